@@ -129,7 +129,7 @@ class Options:
         reference, δ + 1/N, 13 levels, .50 where none accepts, gaps clipped to ±15.
     alpha_reference
         `others`: the average eCDF of the repeat's other runs. `others-trimmed`: without the few
-        runs that make resamples infeasible (`alphahat.suspects`). `half`: the average eCDF of the
+        runs that make resamples infeasible (`references.suspects`). `half`: the average eCDF of the
         first half of the runs, which are then no candidates (RKS). `loo_ensemble`: the ensemble of
         all other runs, each side resampled from all test points (RKS24). `ensemble`: the ensemble
         of the first half.

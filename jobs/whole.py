@@ -18,6 +18,9 @@ from typing import BinaryIO
 PARTIAL = ".partial"
 _TEMPORARY = re.compile(r"\.([^/\s]+?)\.[0-9a-f]{32}" + re.escape(PARTIAL))
 
+UNLIKE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a file that another hand changed may raise, besides `OSError`."""
+
 
 class PartialRemoved(FileNotFoundError):
     """The temporary file of `path` was removed while it was being written."""

@@ -26,6 +26,7 @@ from manyseed.jobs.response import DBI, ResponseDesign
 from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
+from manyseed.jobs.whole import UNLIKE
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.disk.records import locked, read_records, write_records
@@ -117,7 +118,7 @@ def _asked_in(file: Path) -> dict[str, ResponseDesign]:
     try:
         asked = json.loads(metadata["asked"])
         return {path: ResponseDesign.from_attributes(one) for path, one in asked.items()}
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNLIKE as error:
         raise DamagedFile(file, f"does not say what was asked: {error}", "remove it") from None
 
 

@@ -427,8 +427,9 @@ def rerun_each(
     A run that fails, differs or cannot be saved does not affect the others.
 
     `addresses`: CELL:REPEAT:RUN. `folder`: the folder for their models, each in a file
-    ``CELL-REPEAT-RUN`` with the ending of its form (`jobs.saving`). A model is written only if its
-    predictions match the stored ones: bit for bit with the same recipe, else in their labels.
+    ``CELL-REPEAT-RUN`` with the ending of its form (`jobs.parameters.endings`). A model is written
+    only if its predictions match the stored ones: bit for bit with the same recipe, else in their
+    labels.
     `overwrite`: whether to train runs whose file exists again; otherwise they are skipped.
     `other_recipe`: whether to write models that have another recipe than the stored predictions
     even if labels differ. `tell`: called with each outcome as soon as a run is done, and the total

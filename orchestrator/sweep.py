@@ -1092,6 +1092,9 @@ class Sweep:
         from manyseed.orchestrator.results.questions.registry import Found, reply
 
         if question is not None:
+            if why:
+                remedy = "leave it out: `text` of each answer is its evidence"
+                raise UserError("applies only without a question", key="why", remedy=remedy)
             return Found(reply(self, question, **options).answers, "", {})
         for name in options:
             remedy = "name a question before its options"

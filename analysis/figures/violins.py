@@ -100,7 +100,7 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
     six values are drawn as dots without a violin.
 
     `tables`: with the columns of `AXES` joined. `of`: the quantity to draw
-    (`analysis.figures.quantities`). `by`: one or two columns of the table of cells.
+    (`analysis.figures.labels.Quantity`). `by`: one or two columns of the table of cells.
     """
     allowed = axes_of(tables.cells)
     for name in by:

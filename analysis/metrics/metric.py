@@ -36,24 +36,32 @@ MEANINGS = {
 }
 QUANTILES = {"q05": 0.05, "median": 0.5, "q95": 0.95}
 
-LOWER = (
-    *("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn", "error", "aurc", "tace"),
-    *("accuracy_range", "generalization_gap"),
-)
-HIGHER = (
-    *("accuracy", "balanced_accuracy", "f1_", "matthews_corrcoef", "roc_auc", "average_precision"),
-    *("log_likelihood", "cll", "ensemble_accuracy", "holdout_accuracy", "train_accuracy", "dee"),
-)
-"""How names of metrics begin of which less, or more, is better."""
+BETTER: Mapping[str, str] = {
+    **dict.fromkeys(("accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"), "more"),
+    **dict.fromkeys(("roc_auc", "average_precision", "log_likelihood", "cll"), "more"),
+    **dict.fromkeys(("ensemble_accuracy", "holdout_accuracy", "train_accuracy"), "more"),
+    **dict.fromkeys(("dee", "close"), "more"),
+    **dict.fromkeys(("error", "ece", "brier", "brier_per_class", "log_loss", "aurc"), "less"),
+    **dict.fromkeys(("c_ece", "c_brier", "c_aurc", "tace", "c_tace"), "less"),
+    **dict.fromkeys(("alpha_hat", "alpha_hat_low", "alpha_hat_high", "alpha_hat_majority"), "less"),
+    **dict.fromkeys(("alpha_hat_rejected", "alpha_hat_infeasible", "ks_distance"), "less"),
+    **dict.fromkeys(("churn", "churn_points", "churn_mean", "accuracy_range"), "less"),
+    **dict.fromkeys(("churn_ensemble", "churn_ensemble_points"), "less"),
+    **dict.fromkeys(("churn_loo_ensemble", "churn_loo_ensemble_points"), "less"),
+    "generalization_gap": "less",
+}
+"""Of which columns of our tables less, or more, is better; users' own metrics are not known."""
+
+_SUMMARIES = (*("mean", "min", "max", "q05", "median", "q95", "lo", "hi"), "lower", "upper")
+_ENDINGS = (*_SUMMARIES, "close", "judged")
 
 
 def better(name: str) -> str:
     """Return "less" or "more", whichever is better in a column; empty for neither, or a spread."""
-    of = name.removeprefix("c_")
-    if of.startswith(LOWER) and not of.endswith(("_std", "_sd", "_n")):
-        return "less"
-    is_level = not of.endswith(("_std", "_sd", "_range", "_n"))
-    return "more" if of.startswith(HIGHER) and is_level else ""
+    if name in BETTER:
+        return BETTER[name]
+    of, _, ending = name.rpartition("_")
+    return better(of) if of and ending in _ENDINGS else ""
 
 
 def dtype_of(summary: str) -> type[pl.DataType]:

@@ -56,7 +56,9 @@ def asked(options: Options) -> tuple[Metric, ...]:
 
 def _check_columns(own: Sequence[Metric]) -> None:
     """Refuse a user's column with another column's name."""
-    taken = {column.name for metric in METRICS.values() for column in metric.runs}
+    held = [one for metric in METRICS.values() for one in (*metric.runs, *metric.pairs)]
+    taken = {one.name for metric in METRICS.values() for one in (*held, *metric.repeat)}
+    taken |= {f"{one.name}_{summary}" for one in held for summary in one.summaries}
     for metric in own:
         for column in metric.runs:
             if column.name in taken:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.metrics.metric import BETTER
 from manyseed.analysis.tables.rows import IS_CROSSED, IS_METHOD, REPEAT, mean_of, std_of
 from manyseed.analysis.uncertainty import (
     COMPARABLE,
-    LESS_IS_BETTER,
     Spread,
     equivalent,
     size_for,
@@ -212,7 +212,7 @@ def _values(curve: Curve) -> CellValues:
 
 
 def _rows(cell: CellValues, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
-    std, less = spread(deep.std, kind), metric in LESS_IS_BETTER
+    std, less = spread(deep.std, kind), BETTER[metric] == "less"
     by_size = zip(cell.sizes, cell.mean.tolist(), cell.std.tolist(), strict=True)
     for size, value, value_std in by_size:
         found = equivalent(value, deep.mean, std, less_is_better=less)
@@ -318,7 +318,7 @@ def gains(uncertainty: pl.DataFrame, metric: str) -> Gain | None:
     found = list(curves(uncertainty, check(metric)).values())
     if not found:
         return None
-    sign = -1.0 if metric in LESS_IS_BETTER else 1.0
+    sign = -1.0 if BETTER[metric] == "less" else 1.0
     shares = [[size_for(share, sign * curve.mean) for curve in found] for share in (0.5, 0.9)]
     half, most = ([size for size in sizes if size is not None] for sizes in shares)
     return Gain(

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import colour, differing
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
+from manyseed.analysis.metrics.metric import better
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
@@ -34,7 +35,6 @@ from manyseed.analysis.report.wording import (
     STUDIES,
     Rows,
     below,
-    better,
     conventions,
     repeats_in_words,
     snapshots_in_words,

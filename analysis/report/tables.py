@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,8 @@ class PageTable:
     """A table of the page.
 
     `name`, `title` and `legend`: anchor; heading above the table; text below it. `words`: number of
-    leading columns that hold words; the others hold numbers.
+    leading columns that hold words; the others hold numbers. `of`: the columns of tables that heads
+    stand for, where more or less is better.
     """
 
     name: str
@@ -38,6 +39,7 @@ class PageTable:
     heads: Sequence[str]
     words: int
     rows: Sequence[Row]
+    of: Mapping[str, str] = field(default_factory=dict)
 
 
 def listed(
@@ -82,6 +84,7 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> PageTable | None
         *(f"{head} ± sd" for head in metrics.values()),
         "δ",
     ]
+    of = {f"{head} ± sd": name for name, head in metrics.items()}
     rows = [
         (
             str(row["dataset"]),
@@ -104,6 +107,7 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> PageTable | None
         heads,
         2,
         rows,
+        {**of, heads[4]: "close"},
     )
 
 
@@ -215,6 +219,7 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
         heads,
         3 + apart,
         rows,
+        {"Accuracy ± seeds": "accuracy_mean", "Ensemble": "ensemble_accuracy"},
     )
 
 
@@ -292,6 +297,7 @@ def _similar(tables: Tables) -> PageTable | None:
         heads,
         3 + apart,
         rows,
+        {head: name for head, (name, _) in metrics.items()},
     )
 
 
@@ -430,6 +436,7 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
             heads,
             3 + apart + seen,
             shown,
+            {**{head: name for name, (head, _) in COLUMNS.items()}, "Worth, runs": "dee"},
         )
     ]
 

@@ -29,20 +29,6 @@ REFERENCES = {
 }
 """The reference of α̂ in words."""
 
-_MORE = ("Accuracy", "Ensemble", "Log-likelihood", "Calibrated", "Worth, runs")
-_LESS = (
-    *("Accuracy range", "Churn", "Churn against the ensemble", "Average churn", "α̂", "ECE"),
-    *("Error, %", "Brier, calibrated", "ECE, calibrated", "AURC, calibrated"),
-)
-
-
-def better(head: str) -> str:
-    """Return "more" or "less", whichever is better in a column; empty for neither."""
-    name = head.partition(" ±")[0]
-    if name in _MORE or name.startswith("α̂ ≤"):
-        return "more"
-    return "less" if name in _LESS else ""
-
 
 def below(alpha_hat: float | None, delta: float | None, digits: int = 3) -> str:
     """Write what contamination is below where none is seen, as α̂ is 0; empty elsewhere."""

@@ -92,7 +92,7 @@ def information(
     Parameters
     ----------
     scores : frame
-        `CORPUS`, repeat_index, run_index, the columns of `counts.scores` and those of `hparams`;
+        `CORPUS`, repeat_index, run_index, the columns of `curves.scores` and those of `hparams`;
         a model that appears several times (`distinct`) counts once.
     hparams : sequence of str
         Columns that models may differ in; as in PRC, without augmentation.

@@ -17,11 +17,11 @@ from manyseed.analysis.alphahat.resampling import generator
 Real = NDArray[np.float64]
 Spread = Literal["draws", "independent"]
 
-LESS_IS_BETTER = (
-    *("error", "brier", "brier_per_class", "ece", "tace", "aurc"),
+COMPARABLE = (
+    *("cll", "log_likelihood", "error", "brier", "brier_per_class", "ece", "tace", "aurc"),
     *("c_brier", "c_ece", "c_tace", "c_aurc"),
 )
-COMPARABLE = ("cll", "log_likelihood", *LESS_IS_BETTER)  # metrics by which models can be compared
+"""Metrics by which models can be compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
-from manyseed.jobs.whole import appearing, place, sha256
+from manyseed.jobs.whole import UNLIKE, appearing, place, sha256
 
 if TYPE_CHECKING:
     import torch
@@ -316,14 +316,24 @@ def _join(where: Path, parts: list[Path], n: int) -> None:
     except OSError:
         if not where.exists():  # another process was faster: its features stay
             raise
+    except (EOFError, *UNLIKE):
+        raise _damaged(parts[0].parent) from None
 
 
 def _read(where: Path, n: int) -> Features:
     path = where / "features.npy"
-    about = json.loads((where / "about.json").read_bytes())
-    values: Features = np.load(path, mmap_mode="r")
-    if len(values) != n or sha256(path) != about["sha256"]:
-        raise MachineError(
-            f"{where} is damaged: remove it, and the features are computed again by the next fit"
-        )
-    return values
+    try:
+        about = json.loads((where / "about.json").read_bytes())
+        if sha256(path) == about["sha256"]:
+            values: Features = np.load(path, mmap_mode="r")
+            if len(values) == n:
+                return values
+    except (OSError, EOFError, *UNLIKE):
+        pass
+    raise _damaged(where)
+
+
+def _damaged(where: Path) -> MachineError:
+    return MachineError(
+        f"{where} is damaged: remove it, and the features are computed again by the next fit"
+    )

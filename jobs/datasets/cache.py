@@ -9,6 +9,7 @@ datasets that differ only in classes or test share use one copy.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.run import IDENTITY_VERSION, Json, MachineError, NotFetched, identity
-from manyseed.jobs.whole import Taken, appearing, partial_of, place, sha256
+from manyseed.jobs.whole import UNLIKE, Taken, appearing, partial_of, place, sha256
 
 HOME_VARIABLE = "MANYSEED_DATA"
 
@@ -67,7 +68,7 @@ def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
     try:
         files = _about(where)["files"].items()
         return all((where / name).stat().st_size == file["bytes"] for name, file in files)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *UNLIKE):
         return False
 
 
@@ -76,7 +77,7 @@ def checksums(canonical: Mapping[str, Any], home: Path) -> dict[str, str]:
     try:
         files = _about(folder(canonical, home))["files"].items()
         return {str(name): str(file["sha256"]) for name, file in files}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *UNLIKE):
         return {}
 
 
@@ -89,7 +90,9 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
             if sha256(where / name) != file["sha256"]:
                 raise ValueError(f"{name} has another checksum")
         image = about["image"]
-        return Samples(
+        if not isinstance(about["class_names"], list):
+            raise TypeError("its class_names are no list")
+        samples = Samples(
             X=np.load(where / "X.npy", mmap_mode="r"),
             y=np.load(where / "y.npy", mmap_mode="r"),
             cardinality=np.array(about["cardinality"], dtype=np.int32),
@@ -99,15 +102,31 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
             groups=np.load(where / GROUPS) if GROUPS in about["files"] else None,
             roles=np.load(where / ROLES) if ROLES in about["files"] else None,
         )
+        _require_consistent(samples)
     except FileNotFoundError as error:
         raise NotFetched(
             f"{canonical['source']} is not in {home}: fetch it where the network can be reached"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, *UNLIKE) as error:
         raise NotFetched(
             f"the prepared copy of {canonical['source']} in {where} is damaged ({error}): fetch "
             "it again"
         ) from error
+    return samples
+
+
+def _require_consistent(samples: Samples) -> None:
+    """Raise what `UNLIKE` lists unless the descriptions fit the arrays."""
+    n, width = samples.X.shape
+    names, first_test = samples.class_names, samples.n_official_train
+    if (
+        (samples.y.shape, samples.cardinality.shape) != ((n,), (width,))
+        or samples.y.max() >= len(names)
+        or not all(isinstance(name, str) for name in names)
+        or (samples.image is not None and math.prod(samples.image) != width)
+        or (first_test is not None and not 0 <= first_test <= n)
+    ):
+        raise ValueError("about.json describes other data")
 
 
 def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:

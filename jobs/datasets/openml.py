@@ -22,7 +22,7 @@ from manyseed.jobs.datasets.catalogue import OPENML, OpenMLEntry
 from manyseed.jobs.datasets.columns import DataColumn, to_samples
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import place
+from manyseed.jobs.whole import UNLIKE, place
 
 _PROVENANCE = ("source", "id", "digest")
 
@@ -87,7 +87,7 @@ def _described(number: int) -> DataShape:
     file = home / "openml" / "described" / f"{number}.json"
     try:
         return shape(json.loads(file.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *UNLIKE):
         pass  # not known yet, or damaged
     try:
         details, samples = read(number, f"openml:{number}", home)
@@ -123,14 +123,26 @@ def counted(samples: Samples) -> dict[str, object]:
 
 
 def shape(known: Mapping[str, Any], provenance: Sequence[str] = _PROVENANCE) -> DataShape:
-    """Return the shape that a kept description holds; `provenance` are its keys of provenance."""
+    """Return the shape that a kept description holds; `provenance` are its keys of provenance.
+
+    A description that does not fit itself raises what `UNLIKE` lists.
+    """
+    names, counts = known["class_names"], known["class_counts"]
+    if (
+        not isinstance(names, list | tuple)
+        or not all(isinstance(name, str) for name in (known["source"], *names))
+        or len(counts) > len(names)
+        or sum(counts) != known["n_samples"]
+        or not 0 <= known["n_categorical"] <= known["n_features"]
+    ):
+        raise ValueError("the numbers do not fit each other")
     return DataShape(
         provenance={key: known[key] for key in provenance},
         n_samples=known["n_samples"],
         n_features=known["n_features"],
         n_categorical=known["n_categorical"],
-        class_names=tuple(known["class_names"]),
-        class_counts=tuple(known["class_counts"]),
+        class_names=tuple(names),
+        class_counts=tuple(counts),
     )
 
 
@@ -162,7 +174,7 @@ def read(
                 as_frame=True,
                 parser="liac-arff",
             )
-    except (ImportError, KeyError, OSError, ValueError) as error:
+    except Exception as error:  # scikit-learn raises errors of many types if its copy is damaged
         raise MachineError(
             f"{source} (id {number}) cannot be fetched into {home} ({error}); fetch it "
             "where the network can be reached"

@@ -26,6 +26,7 @@ from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.datasets.parts import fold_counts
 from manyseed.jobs.datasets.split import TEST, TRAIN
 from manyseed.jobs.run import MachineError
+from manyseed.jobs.whole import UNLIKE
 
 API = "https://api.openml.org/api/v1/json"
 SUITE = "openml-suite:"
@@ -44,7 +45,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     file = home / "openml" / "described" / f"task-{int(name)}.json"
     try:
         return _shape(json.loads(file.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *UNLIKE):
         pass  # not known yet, or damaged
     try:
         number, target, samples = _read(int(name), home)
@@ -66,6 +67,8 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
 
 def _shape(known: Mapping[str, Any]) -> DataShape:
     set_counts = np.array(known["set_counts"], dtype=np.int64)
+    if set_counts.shape != (2, set_counts.shape[1], len(known["class_names"])):
+        raise ValueError("the folds do not fit the classes")
     return replace(openml.shape(known, _PROVENANCE), set_counts=set_counts)
 
 
@@ -99,9 +102,10 @@ def _read(task: int, home: Path) -> tuple[int, str, Samples]:
         kind, data = about["task_type_id"], inputs["source_data"]["data_set"]
         number, target = int(data["data_set_id"]), str(data["target_feature"])
         url = inputs["estimation_procedure"]["estimation_procedure"].get("data_splits_url")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except UNLIKE as error:
         raise MachineError(
-            f"{folder / f'{task}.json'} does not describe a task: {error!r}"
+            f"{folder / f'{task}.json'} does not describe a task ({error!r}): remove it, and it is "
+            "fetched again"
         ) from error
     if str(kind) != _CLASSIFICATION or not url:
         what = about.get("task_type", f"of type {kind}")
@@ -159,8 +163,9 @@ def suite(name: str) -> tuple[str, ...]:
         numbers = [int(each) for each in (tasks if isinstance(tasks, list) else [tasks])]
     except MachineError as error:
         raise Refused("suite", source, str(error)) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise Refused("suite", source, f"{file} does not list tasks") from error
+    except UNLIKE as error:
+        reason = f"{file} does not list tasks: remove it, and it is fetched again"
+        raise Refused("suite", source, reason) from error
     return tuple(f"openml-task:{number}" for number in numbers)
 
 
@@ -192,7 +197,7 @@ def _message(error: Exception) -> str:
         return ""
     try:
         return f": {json.loads(error.read())['error']['message']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *UNLIKE):
         return ""
 
 

@@ -67,7 +67,7 @@ def analyze(
 
     `options`: by default the sweep's own (`computing.conventions`). `dask`, `cluster`, `workers`
     and `report`: as in `analyses.schedulers.scheduler`; `workers` defaults to all cores.
-    `progress`: as in `analysis.graph.group.compute`.
+    `progress`: as in `analysis.graph.chunks.compute`.
     """
     options = options or conventions(paths)
     computing = scheduler(

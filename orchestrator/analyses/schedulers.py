@@ -57,7 +57,7 @@ def scheduler(
     workers: int | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Any]:
-    """Yield a scheduler for `analysis.graph.group.compute`.
+    """Yield a scheduler for `analysis.graph.chunks.compute`.
 
     `dask`: one of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
     sweep directory under the same path. `folder`: for the files of SLURM jobs, on the file system

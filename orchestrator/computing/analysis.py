@@ -228,7 +228,7 @@ def analyze(
     Repeats whose inputs have not changed since their rows on disk were computed are not computed
     again; the tables are bit for bit the same as if they were.
 
-    `scheduler`, `workers` and `progress`: as in `analysis.graph.group.compute`. `before_writing`:
+    `scheduler`, `workers` and `progress`: as in `analysis.graph.chunks.compute`. `before_writing`:
     called before anything on disk changes; may raise. Returns the tables on disk.
     """
     plan, held = Plan.read(paths), Held(paths)

@@ -237,7 +237,7 @@ def check_checksums(
 ) -> None:
     """Compare the finished runs of groups with their checksums, unless already done.
 
-    `scheduler` and `workers`: as in `analysis.graph.group.compute`. `remember`: whether to record
+    `scheduler` and `workers`: as in `analysis.graph.chunks.compute`. `remember`: whether to record
     what was compared, so that it is not read again.
     """
     compared = ComparedShards(paths, Plan.read(paths))

@@ -202,7 +202,7 @@ def measured(
 
     `groups`, sequence of (Predictions, frame): the finished runs, and the repeats (columns `KEY`)
     that have not changed since they were analysed. `sets`: by which cell the points of each cell
-    go. `scheduler` and `workers`: as in `analysis.graph.group.compute`.
+    go. `scheduler` and `workers`: as in `analysis.graph.chunks.compute`.
 
     Returns the tables uncertainty, tace, margins and points, with the columns `SCHEMA` of
     `members`, `tace`, `margins` and `points`. The first three are empty if calibrated metrics, or

@@ -95,6 +95,13 @@ def read_bytes(path: Path) -> bytes:
         return file.readall()
 
 
+def read_end(path: Path, length: int) -> str:
+    """Return the last `length` bytes of a plain file as text, with what is not UTF-8 replaced."""
+    with opened(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - length))
+        return file.readall().decode(errors="replace")
+
+
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[io.FileIO]:
     """Open a plain file for reading; anything else, such as a pipe that might block, is damaged."""

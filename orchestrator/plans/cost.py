@@ -37,7 +37,7 @@ OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Floa
 """Columns of `observed_seconds`: how many fits of a cell finished, and their total seconds."""
 
 MEASURING = pl.Schema({"cell": pl.UInt32(), "measuring": pl.Float64()})
-"""Columns of `plans.measuring.planned_seconds`: how many seconds measuring the response curves of a
+"""Columns of `planned_seconds`: how many seconds measuring the response curves of a
 trained model takes, which the duration of its fit excludes."""
 
 FITS = pl.col("repeats").cast(pl.Int64) * pl.when("identical").then(1).otherwise(

@@ -60,7 +60,7 @@ MAX_RUNS = 10**8
 def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
     """Return what planning `sweep_file` into `directory` would do, without writing anything.
 
-    `settings`: values that replace the file's (`grids.settings.with_settings`).
+    `settings`: values that replace the file's (`grids.loading.with_settings`).
     """
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
@@ -183,7 +183,7 @@ def _check_configurations(after: Plan, file: Path) -> None:
 
 
 def _check_given(sweep: SweepFile, after: Plan, file: Path) -> None:
-    """Refuse hparams in `response.given` that no hparam grid varies."""
+    """Refuse hparams in ``response.given`` that no hparam grid varies."""
     given = (sweep.response and sweep.response.given) or []
     columns = with_anchors(after.cells).columns if given else []
     varied = [name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyseed.analysis.counts import counted
 from manyseed.orchestrator.analyses import last_job
-from manyseed.orchestrator.disk.placing import opened
+from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
@@ -56,7 +56,7 @@ def is_of_copy(error: str) -> bool:
 
 
 def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[FailureGroup]:
-    """Return the kinds of errors of all failed runs (`alike.kind`), the most frequent first.
+    """Return the kinds of errors of all failed runs (`attempts.kind`), the most frequent first.
 
     `shown`: the most addresses of each error. `fold`: whether to count copies of failed runs with
     the errors of these.
@@ -190,14 +190,8 @@ def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
     job = submission.noted_jobs().get(task)
     files += submission.files.printed(job.id) if job else submission.files.printed()
     for file in files:
-        if text := _tail(file):
+        if text := read_end(file, _TAIL_BYTES).strip():
             yield file, text
-
-
-def _tail(file: Path) -> str:
-    with opened(file) as stream:
-        stream.seek(max(0, file.stat().st_size - _TAIL_BYTES))
-        return stream.readall().decode(errors="replace").strip()
 
 
 def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict[str, object]]:

@@ -12,8 +12,8 @@ from typing import Any, TypedDict
 
 import polars as pl
 
-from manyseed.orchestrator.analyses import look
 from manyseed.analysis.counts import counted
+from manyseed.orchestrator.analyses import look
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths

@@ -6,7 +6,6 @@ at least what was published at the start, as statuses are copied before predicti
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import zipfile
@@ -19,8 +18,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from manyseed.orchestrator.disk.placing import open_plain, placing, remove_partial, unavailable
-from manyseed.orchestrator.errors import DamagedShard, StoreError
-from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA
+from manyseed.orchestrator.errors import StoreError
+from manyseed.orchestrator.paths import BESIDE, CHUNK
 from manyseed.orchestrator.store.arrays import COPY, FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.encoding import Array
@@ -165,7 +164,7 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
     trained = np.full(len(done), np.nan, dtype=np.float32)
     if TRAIN_ACCURACY.name in spec.measures:
         trained = read_array(group, TRAIN_ACCURACY.name)[done]
-    words = {name: np.array(_meanings(group, name), dtype=object) for name in spec.flags}
+    words = {name: np.array(group.meanings(spec.array(name)), dtype=object) for name in spec.flags}
     absent = [name for name in LATER_FLAGS if name not in spec.flags]
     y_true, test_index = test_sets(group, columns["repeat_index"])
     epochs = np.array(spec.epochs, dtype=np.int32)
@@ -198,15 +197,6 @@ def _tables(group: Group) -> Iterator[pl.DataFrame]:
             },
             schema_overrides=SCHEMA,
         ).select(SCHEMA.names())
-
-
-def _meanings(group: Group, name: str) -> list[str]:
-    path = group.folder / name / METADATA
-    try:
-        attributes = json.loads(group.metadata(group.spec.array(name)))["attributes"]
-        return str(attributes["flag_meanings"]).split()
-    except (LookupError, TypeError, ValueError) as error:
-        raise DamagedShard.of(path, f"cannot be read ({error})") from None
 
 
 def _lists(values: Array) -> pl.Series:

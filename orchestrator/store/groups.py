@@ -65,6 +65,14 @@ class Group:
         """Return the ``zarr.json`` of an array; raises like `array_description`."""
         return array_description(self.folder / array.name)
 
+    def meanings(self, array: ArraySpec) -> list[str]:
+        """Return the words for a flag's codes; raises like `metadata`."""
+        words = json.loads(self.metadata(array))["attributes"].get("flag_meanings")
+        if not isinstance(words, str):
+            file = self.folder / array.name / METADATA
+            raise DamagedGroup(file, "does not say what its codes mean", REMEDY)
+        return words.split()
+
 
 def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
     """Return a group of a store; None if it was not laid out completely.

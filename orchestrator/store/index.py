@@ -72,7 +72,7 @@ def read_payloads(
     `folder`: folder of the journals. `places`: places of the records. `at`: the row of `parts` that
     each payload fills. `parts`: contiguous; a payload is split into one row of each, in this order.
 
-    Returns `fields`, structured array (len(places),): the headers, as `records.parse_headers`
+    Returns `fields`, structured array (len(places),): the headers, as `journal.parse_headers`
     returns them. `good`, bool array (len(places),): false if there is no record or its checksum
     does not match. A payload that is not as long as a row is good, but its row of `parts` is
     meaningless.

@@ -14,11 +14,12 @@ import numpy as np
 import xarray as xr
 
 from manyseed.analysis.counts import some
+from manyseed.jobs.whole import UNLIKE
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest
 from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.arrays import COPY as IS_COPY
-from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
+from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS, ArraySpec
 from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.reader import (
@@ -260,6 +261,13 @@ def in_words(data: xr.Dataset, *, names: bool = False) -> FinishedRuns:
     return FinishedRuns.of(with_names(found) if names else found)
 
 
+def _of_codes(group: Group, array: ArraySpec) -> dict[str, object]:
+    if array.name not in group.spec.flags:
+        return {}
+    words = group.meanings(array)
+    return {"flag_values": [*range(len(words))], "flag_meanings": " ".join(words)}
+
+
 def open_runs(
     group: Group, chunk_runs: int | None = None, journaled: Integers | None = None
 ) -> xr.Dataset:
@@ -285,7 +293,7 @@ def open_runs(
             )
     variables = {
         array.name: xr.Variable(
-            array.dims, values[array.name], json.loads(group.metadata(array))["attributes"]
+            array.dims, values[array.name], {**array.attributes, **_of_codes(group, array)}
         )
         for array in spec.arrays
     }
@@ -293,7 +301,7 @@ def open_runs(
     file = group.folder / METADATA
     try:
         attributes = json.loads(read_plain(file))["attributes"]
-    except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
+    except (FileNotFoundError, *UNLIKE) as error:
         raise DamagedFile(file, f"cannot be read: {error}") from None
     return xr.Dataset(
         {name: array for name, array in variables.items() if name not in coordinates},

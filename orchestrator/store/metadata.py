@@ -213,12 +213,12 @@ def extend_group(group: Group, rows: GroupRows, repeats: int, *, start: int) -> 
         )
     if repeats < group.repeats:
         raise GroupMismatch(f"{group.spec.path} has {group.repeats} repeats, not {repeats}")
-    history = json.loads((group.folder / METADATA).read_bytes())["attributes"]["history"]
+    history = _parsed(group.folder / METADATA)[0]["attributes"].get("history", "")
     drop_consolidated(group.store)
     _write(
         Group(group.store, group.spec, group.rows, repeats),
         rows,
-        history_with("extended", history.splitlines()),
+        history_with("extended", str(history).splitlines()),
     )
     return open_group(group.store, group.spec.path)
 
@@ -227,7 +227,7 @@ def drop_consolidated(store: Path) -> None:
     """Remove consolidated metadata, which would hide appended rows."""
     for pattern in (METADATA, f"*/{METADATA}", f"*/*/{METADATA}"):
         for file in store.glob(pattern):
-            document = json.loads(file.read_bytes())
+            document, _ = _parsed(file)
             if document.pop("consolidated_metadata", None) is not None:
                 place(file, json.dumps(document, indent=2).encode())
 
@@ -263,7 +263,7 @@ def _column(
     if array.name in group.spec.flags:
         meanings = []
         if group.rows:
-            meanings = json.loads(group.metadata(array))["attributes"]["flag_meanings"].split()
+            meanings = group.meanings(array)
         values = rows.flags[array.name].renumbered(meanings)
     else:
         values = getattr(rows, array.name)
@@ -495,14 +495,25 @@ def consolidated(store: Path, groups: Sequence[Group]) -> Iterator[tuple[str, by
         yield name, contents[name].to_bytes()
 
 
-def _document(file: Path) -> dict[str, object]:
+def _document(file: Path) -> dict[str, Any]:
+    document, content = _parsed(file)
+    if is_node(document, content):
+        return document
+    raise DamagedGroup(file, _NO_PART, REMEDY)
+
+
+_NO_PART = "does not describe a part of a store"
+
+
+def _parsed(file: Path) -> tuple[dict[str, Any], bytes]:
+    """Return the object in a ``zarr.json``, and its text."""
     try:
         with unavailable("read", file):
             content = read_bytes(file)
         document = json.loads(content)
-        if is_node(document, content):
-            return document  # type: ignore[no-any-return]
-        reason = "does not describe a part of a store"
+        if isinstance(document, dict):
+            return document, content
+        reason = _NO_PART
     except DamagedFile as error:
         reason = error.reason
     except (ValueError, RecursionError):

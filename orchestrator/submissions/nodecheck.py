@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
@@ -198,4 +199,7 @@ def _may_submit() -> str:
 
 
 def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text().splitlines()[-8:]) if log.is_file() else "(no log)"
+    try:
+        return "\n".join(read_end(log, 4000).splitlines()[-8:])
+    except FileNotFoundError:
+        return "(no log)"

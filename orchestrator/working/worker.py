@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import place, read_end
 from manyseed.orchestrator.errors import DamagedFile, LeaseHeld, UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.arrays import COPY, DONE
@@ -434,7 +434,7 @@ class TaskAttempt:
                 how = "was killed, perhaps because memory ran out,"
             self.fault = Fault(
                 f"a training process {how} before it trained",
-                (self.folder / LOG).read_text()[-4000:],
+                read_end(self.folder / LOG, 4000),
             )
             return
         journaled = self.publisher.journaled(batch.group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -235,6 +236,20 @@ def test_lengths_that_are_no_numbers_are_found_and_repaired(imported: Path, shap
     document["shape"] = shape
     file.write_text(json.dumps(document))
     assert [inside("verify", imported, *more)[0] for more in ([], ["--repair"], [])] == [1, 0, 0]
+
+
+def test_a_damaged_description_of_a_store_is_told_when_a_plan_has_grown(copied: Path) -> None:
+    file = copied / "sweep.toml"
+    file.write_text(re.sub(r"repeats( *)= 2", "repeats = 3", file.read_text()))
+    assert inside("plan", file, "--out", copied)[0] == 0
+    (copied / "predictions.zarr/zarr.json").write_text("[1]")
+    submit = ("submit", copied, "--cluster", "local", "--workers", "1")
+    code, said = inside(*submit)
+    told = "predictions.zarr/zarr.json" in "".join(said.split())
+    assert (code, told, "verify --repair" in said) == (4, True, True), said
+    assert inside("verify", copied, "--repair")[0] == 0
+    assert inside(*submit)[0] == 0
+    assert Sweep(copied).status()["runs"]["missing"] == 0
 
 
 def test_a_profile_that_is_no_text_is_refused_by_name(copied: Path, tmp_path: Path) -> None:

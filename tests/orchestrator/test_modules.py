@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -25,6 +26,14 @@ SECTION = re.compile(r"^(Parameters|Returns|Yields|Raises|Attributes)\n---", re.
 FILES = [file for name in PACKAGES for file in (ROOT / name).rglob("*.py")]
 
 
+NAME = re.compile(r"(?<!`)`([a-z_]\w*(?:\.\w+)+)`(?!`)")
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_bytes())
+
+
 def name_of(file: Path) -> str:
     parts = ("manyseed", *file.relative_to(ROOT).with_suffix("").parts)
     return ".".join(parts).removesuffix(".__init__")
@@ -32,7 +41,7 @@ def name_of(file: Path) -> str:
 
 def imports(file: Path, modules: set[str]) -> Iterator[str]:
     """Yield the modules that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -100,7 +109,7 @@ def test_a_class_shares_its_name_with_no_other() -> None:
     """Each library's own way to refuse apart: libraries import no common module."""
     places = defaultdict(list)
     for file in FILES:
-        for node in ast.walk(ast.parse(file.read_bytes())):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(f"{file.relative_to(ROOT)}:{node.lineno}")
     shared = {name: found for name, found in places.items() if len(found) > 1}
@@ -112,9 +121,46 @@ def test_sections_in_docstrings_stand_where_users_and_contributors_call() -> Non
     wrong = []
     for file in FILES:
         place = file.relative_to(ROOT).with_suffix("").as_posix()
-        for node in ast.walk(ast.parse(file.read_bytes())):
+        for node in ast.walk(parsed(file)):
             if not isinstance(node, kinds) or not SECTION.search(ast.get_docstring(node) or ""):
                 continue
             if re.match("_[^_]", node.name) or not OPEN.fullmatch(place):
                 wrong.append(f"{place}:{node.lineno} {node.name}")
+    assert wrong == []
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module defines or imports, at any depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def test_docstrings_name_what_exists() -> None:
+    """Dotted names in single backticks that begin with one of our folders or modules."""
+    inside = {name_of(file): {*defined(parsed(file))} for file in FILES}
+    ending = defaultdict(list)  # modules by each end of their names
+    for name in inside:
+        parts = name.split(".")
+        for start in range(1, len(parts)):
+            ending[".".join(parts[start:])].append(name)
+    ours = {name.split(".")[0] for name in ending}
+    wrong = []
+    for file in FILES:
+        for node in ast.walk(parsed(file)):
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                continue
+            for word in NAME.findall(str(node.value.value)):
+                parts = word.split(".")
+                exists = any(
+                    {*parts[at:]} <= inside[module]
+                    for at in range(1, len(parts) + 1)
+                    for module in ending[".".join(parts[:at])]
+                )
+                if parts[0] in ours and not exists:
+                    wrong.append(f"{file.relative_to(ROOT)}:{node.lineno} {word}")
     assert wrong == []

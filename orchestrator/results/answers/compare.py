@@ -17,7 +17,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.metrics.metric import better
+from manyseed.analysis.metrics.metric import BETTER
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
@@ -106,7 +106,7 @@ def compare_cells(
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
-    higher = not lower and better(metric) != "less"
+    higher = not lower and BETTER.get(metric) != "less"
     compared = [
         compare_pair(first, second, *pair, metric, higher=higher, confidence=confidence)
         for pair in pairs

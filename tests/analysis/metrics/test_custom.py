@@ -13,8 +13,10 @@ from manyseed.analysis import NoModule
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics import custom
-from manyseed.analysis.metrics.registry import select
+from manyseed.analysis.metrics.metric import BETTER, better
+from manyseed.analysis.metrics.registry import METRICS, select
 from manyseed.analysis.options import Options
+from manyseed.analysis.tables.schema import records, repeat_columns
 from tests.analysis.samples import noisy, predictions, regular
 
 HERE = "tests.analysis.metrics.test_custom"
@@ -142,3 +144,22 @@ def test_a_module_that_raises_is_one_message(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(NoModule, match="can't be imported: ZeroDivisionError: division by zero"):
         select(["raising_module:f"])
+
+
+def test_what_is_better_is_known_of_our_columns_alone():
+    known = [column.name for one in METRICS.values() for column in (*one.runs, *one.pairs)]
+    known += [column.name for column in repeat_columns([*METRICS.values()])]
+    known += [name for table in records().values() for name in table.columns]
+    assert set(BETTER) <= set(known)
+    more = ("accuracy_mean", "accuracy_min_close", "accuracy_mean_lo", "cll_mean", "dee_lower")
+    less = ("error", "c_brier_mean", "alpha_hat_mean", "accuracy_range", "churn_q05_hi")
+    neither = (
+        "accuracy_std",
+        "accuracy_mean_sd",
+        "brier_skill",
+        "error_free",
+        "deep_value",
+        "mean",
+    )
+    for way, names in (("more", more), ("less", less), ("", neither)):
+        assert [better(name) for name in names] == [way] * len(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -192,11 +191,29 @@ def test_damaged_features_are_refused(home):
     data, _ = image()
     digest = features.keep("swin_t")
     features.features("swin_t", digest, with_dataset(data), CPU)
-    features._OPEN.clear()
     (about,) = home.glob("features/*/about.json")
-    about.write_text(json.dumps({"sha256": "0"}))
-    with pytest.raises(MachineError, match="is damaged: remove it"):
-        features.features("swin_t", digest, with_dataset(data), CPU)
+    content = about.read_bytes()
+    for text in (b'{"sha256": "0"}', b"[1]", b"{}", b"caf\xe9", b"[" * 90_000, None, content):
+        features._OPEN.clear()
+        about.unlink()
+        if text == content:
+            about.with_name("features.npy").write_bytes(b"x")
+        if text is not None:
+            about.write_bytes(text)
+        with pytest.raises(MachineError, match="is damaged: remove it"):
+            features.features("swin_t", digest, with_dataset(data), CPU)
+        about.touch()
+
+
+def test_damaged_parts_of_features_are_refused(home):
+    where = home / "features" / "d"
+    parts = [where.with_name("d.parts") / f"{start:09d}.npy" for start in (0, 128)]
+    parts[0].parent.mkdir(parents=True)
+    for content in (b"", b"x"):
+        for part in parts:
+            part.write_bytes(content)
+        with pytest.raises(MachineError, match=r"d\.parts is damaged: remove it"):
+            features._make(where, np.zeros((220, 4)), lambda X: X)
 
 
 def test_the_digest_of_the_weights_is_part_of_the_identity(tmp_path):

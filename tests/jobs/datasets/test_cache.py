@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -93,6 +94,29 @@ def test_a_shortened_file_is_found_and_repaired(info, home, name):
         load(info.canonical)
     assert fetch(info)
     assert is_fetched(info.canonical)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"files": []}, {"files": {"X.npy": 3}}, {"cardinality": [2**70, 0]}, {"cardinality": []}),
+        *({"class_names": ["a"]}, {"class_names": [1, 2]}, {"class_names": "ab"}, {"image": []}),
+        *({"image": [1]}, {"image": "x"}, {"n_official_train": "x"}, {"n_official_train": 501}),
+        *("[1]", "null", "caf\xe9", "[" * 90_000),
+    ],
+)
+def test_descriptions_of_other_data_are_found_and_repaired(info, home, changes):
+    fetch(info)
+    file = copy_of(info, home) / "about.json"
+    if isinstance(changes, dict):
+        changes = json.dumps(json.loads(file.read_text()) | changes)
+    file.write_bytes(changes.encode("latin-1"))
+    is_fetched(info.canonical)
+    cache.checksums(info.canonical, home)
+    with pytest.raises(NotFetched, match="damaged"):
+        load(info.canonical)
+    assert fetch(info)
+    assert load(info.canonical).X.shape == (500, 2)
 
 
 def test_a_copy_of_another_format_is_replaced(info, home, monkeypatch):

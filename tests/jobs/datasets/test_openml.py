@@ -1,4 +1,5 @@
 import hashlib
+import json
 import shutil
 import urllib.error
 
@@ -156,6 +157,26 @@ def test_it_is_described_without_its_data_from_then_on(home):
         fetch(first)
     (home / "openml" / "described" / "61.json").write_text("{")
     with pytest.raises(Refused, match=r"openml:61 .*where the network can be reached"):
+        resolve("openml:61")
+
+
+def test_a_damaged_description_is_made_again(home):
+    openml_cache(home, OTHER, FEATURES, TARGET)
+    first, file = resolve("openml:61"), home / "openml" / "described" / "61.json"
+    known = json.loads(file.read_text())
+    wrong = ({"source": 3}, {"n_samples": "x"}, {"class_names": [1, 2]}, {"class_counts": [1]})
+    texts = [json.dumps(known | one) for one in wrong]
+    for text in (*texts, json.dumps(known | {"n_categorical": 99}), "[1]", "[" * 90_000):
+        file.write_text(text)
+        assert resolve("openml:61") == first
+        assert json.loads(file.read_text()) == known
+    for kept in (home / "openml" / "openml.org").rglob("*.gz"):
+        kept.write_bytes(b"\x1f\x8b" + bytes(20))
+    file.unlink()
+    with (
+        pytest.warns(RuntimeWarning, match="Invalid cache"),
+        pytest.raises(Refused, match=r"openml:61 .*cannot be fetched"),
+    ):
         resolve("openml:61")
 
 

@@ -203,6 +203,31 @@ def test_other_folds_than_were_planned_are_refused(
         fetch(info)
 
 
+def test_what_is_kept_of_a_task_may_be_damaged(
+    server: str, answers: dict[str, bytes], tmp_path: Path
+) -> None:
+    answers |= task(server)
+    first, described = resolve("openml-task:31"), tmp_path / "openml" / "described"
+    known = json.loads((described / "task-31.json").read_text())
+    for changes in ({"set_counts": [1]}, {"set_counts": [[2**70]]}, {"class_names": "no"}):
+        (described / "task-31.json").write_text(json.dumps(known | changes))
+        assert resolve("openml-task:31") == first
+    for text in ("[1]", "[" * 90_000):
+        (described / "task-31.json").write_text(text)
+        assert resolve("openml-task:31") == first
+        (described / "task-31.json").unlink()
+        kept = tmp_path / "openml" / "tasks" / "31.json"
+        kept.write_text(text)
+        with pytest.raises(Refused, match=r"31\.json does not describe a task .*: remove it"):
+            resolve("openml-task:31")
+        kept.unlink()
+        kept = tmp_path / "openml" / "suites" / "9.json"
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(text)
+        with pytest.raises(Refused, match=r"9\.json does not list tasks: remove it"):
+            suite("openml-suite:9")
+
+
 def test_a_task_predicts_the_column_that_it_names(server: str, answers: dict[str, bytes]) -> None:
     answers |= task(server, target="nothing")
     with pytest.raises(Refused, match=r"openml-task:31 \(id 61\) cannot be fetched.*nothing"):

@@ -173,3 +173,45 @@ def test_a_metric_that_fails_is_not_kept_of_repeats_that_had_it(
     assert results["runs"]["rate"].null_count() == 4
     assert results["repeats"]["rate_max"].null_count() == 2
     sys.modules.pop("erratic", None)
+
+
+MINE = """
+def brier_skill(part):
+    return (part.label == part.y_true).mean(axis=1)
+
+def error_free(part):
+    return brier_skill(part)
+
+def churn_mean(part):
+    return brier_skill(part)
+
+def ece_mean(part):
+    return brier_skill(part)
+"""
+
+
+def test_more_of_a_users_own_metric_is_better_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    y_true = np.arange(40) % 2
+    wrong = np.arange(40) < np.array([1, 2, 3, 2])[:, None]
+    arrays = {
+        name: {"labels": np.where(wrong | (np.arange(40) < more), 1 - y_true, y_true)}
+        for name, more in (("a", 0), ("b", 20))
+    }
+    arrays["b"]["labels"][0, 0] = y_true[0]
+    sweep = Sweep.from_predictions(
+        {name: {**one, "y_true": y_true} for name, one in arrays.items()}, tmp_path / "sweep"
+    )
+    sweep.analyze(metrics=["mine:brier_skill", "mine:error_free"])
+    for name in ("brier_skill", "error_free"):
+        for lower in (False, True):
+            (found,) = sweep.compare("a", "b", metric=name, lower=lower)
+            assert found.result is not None
+            assert (found.result.better < 0.5) is lower
+    for name in ("churn_mean", "ece_mean"):  # names of ours
+        with pytest.raises(UserError, match="there is one already: rename the function"):
+            sweep.analyze(metrics=[f"mine:{name}"])
+    sys.modules.pop("mine", None)

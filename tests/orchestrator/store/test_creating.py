@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from manyseed.orchestrator.errors import GroupMismatch, LayoutTooNew, StoreError
+from manyseed.orchestrator.errors import DamagedGroup, GroupMismatch, LayoutTooNew, StoreError
 from manyseed.orchestrator.store import lazy, metadata, reader
 from manyseed.orchestrator.store.arrays import FLAGS
 from manyseed.orchestrator.store.groups import list_groups, open_group
@@ -133,6 +133,28 @@ def test_extension_drops_consolidated_metadata(world):
     extend_group(world.group, rows(1, first=10), REPEATS, start=12)
     assert xr.open_zarr(world.store, group=world.spec.path).sizes["run"] == 16
     assert xr.open_datatree(world.store, engine="zarr")[world.spec.path].sizes["run"] == 16
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"x", b"[" * 90_000])
+@pytest.mark.parametrize("folder", [".", "data"])
+def test_a_damaged_description_above_a_group_is_named_before_it_is_extended(world, folder, content):
+    file = world.store / folder.replace("data", world.spec.path.partition("/")[0]) / "zarr.json"
+    file.write_bytes(content)
+    with pytest.raises(DamagedGroup, match=r"zarr\.json.*\n.*verify --repair"):
+        extend_group(world.group, rows(1, first=10), REPEATS, start=12)
+    assert open_group(world.store, world.spec.path).rows == 12
+
+
+def test_what_describes_a_group_without_history_or_meanings(world):
+    for name in (".", "vary"):
+        file = world.group.folder / name / "zarr.json"
+        document = json.loads(file.read_bytes())
+        document["attributes"].pop("history" if name == "." else "flag_meanings")
+        file.write_text(json.dumps(document))
+        if name == ".":
+            assert extend_group(world.group, rows(1, first=10), REPEATS, start=12).rows == 16
+    with pytest.raises(DamagedGroup, match=r"vary/zarr\.json: does not say what its codes mean"):
+        lazy.open_runs(world.group)
 
 
 def test_groups_are_told_apart(world):

@@ -126,7 +126,7 @@ def test_a_training_process_that_dies_idle_is_replaced(sweep: Sweep, start: Star
 
 
 def test_training_processes_that_all_die_idle_break_the_task(sweep: Sweep, start: Start) -> None:
-    task = start(f"{IS_TRAINING}    print('ouch', file=sys.stderr, flush=True)\n    os._exit(9)\n")
+    task = start(f"{IS_TRAINING}    os.write(2, b'\\xe9 ouch, in Latin-1')\n    os._exit(9)\n")
     assert task.communicate(timeout=120)[0] == "broken\n"
     assert last(sweep).reason == "a training process ended with code 9 before it trained"
     assert last(sweep).details.count("ouch") == 3

@@ -178,6 +178,12 @@ def test_every_format_of_every_question_has_rows_or_says_why_not(
     assert done.stderr == f"The answer has no rows: {answer.headline}\n"
 
 
+def test_evidence_of_one_question_is_in_its_answers(sweep: Sweep) -> None:
+    with pytest.raises(UserError, match=r"why: applies only without a question"):
+        sweep.answers("variance", why=True)
+    assert sweep.answers("variance")[0].text
+
+
 def test_the_better_side_of_a_comparison_is_bold(sweep: Sweep) -> None:
     asked = ("compare", sweep.directory, "--columns", "mean_a,mean_b,better", "--bold", "best")
     code, text = inside(*asked, "--format", "markdown")

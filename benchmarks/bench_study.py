@@ -56,6 +56,7 @@ SMALL = (
     "classifier.mlp.epochs=2",
 )
 """What makes the study quick, and another one."""
+KEY = ["cell", "repeat_index", "run_index"]
 MANYSEED = str(Path(sys.executable).with_name("manyseed"))
 
 
@@ -232,7 +233,7 @@ def summary(
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Return what fits of the sweep took, what was added to them, and what the study would take."""
-    trained = runs.drop_nulls("fit_seconds").unique(["cell", "repeat", "run"])
+    trained = runs.drop_nulls("fit_seconds").unique(KEY)
     means = trained.group_by("classifier").agg(pl.col("fit_seconds").mean()).sort("classifier")
     for name, mean in means.iter_rows():
         say(f"{name:12}{mean:10.4f} s a fit in the sweep")
@@ -279,7 +280,7 @@ def sweep(
         told["stages"][stage] = {"cpu": cpu, "wall": wall}
         say(f"{stage:12}{cpu:10.1f} CPU s{wall:10.1f} s")
     store = out / "predictions.zarr"
-    table = pl.read_parquet(out / "results" / "runs.parquet", columns=["cell", "repeat", "run"])
+    table = pl.read_parquet(out / "results" / "runs.parquet", columns=KEY)
     runs = table.n_unique()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     told |= {"runs": runs, "peak_mib": peak, "store_bytes": size(store), "sweep_bytes": size(out)}

@@ -495,12 +495,12 @@ def test_what_only_reads_works_in_a_folder_that_is_read_only(
     for drawn in (folder / "results").glob("ensemble*"):
         drawn.unlink()
     cell = Sweep(folder).results["cells"]["cell_id"][0]
-    two = ("--a", "dataset = 'one'", "--b", "dataset = 'two'")
+    other = imported.directory
     asked: list[tuple[object, ...]] = [
         *(("status", folder), ("answers", folder), ("query", folder), ("howmany", folder)),
         *(("variance", folder), ("verify", folder), ("show", folder, f"{cell}:0:0")),
         ("methods", folder),
-        *(("compare", folder, *two), ("compare", folder, *two, "--alike")),
+        *(("compare", folder, other), ("compare", folder, other, "--alike")),
         *(("answers", folder, "points"), ("answers", folder, "--why")),
         ("verify", folder, "--sealed"),
         ("howmany", folder, "--sizes", "1,2", "--draws", "10"),  # draws ensembles

@@ -367,8 +367,8 @@ def covered(paths: SweepPaths, state: Survey) -> tuple[int, int]:
         failed = pl.col("problem").is_not_null()
         whole = _distinct(paths, "repeats", failed, cell=cell, repeat=repeat)
         left = left.join(whole, on=["cell", "repeat"], how="anti")
-    dropped = known["cell"].is_in(state.plan.dropped.implode()).sum()
-    return len(finished) - len(left), int(dropped)
+    dropped = known.filter(pl.col("cell").is_in(state.plan.dropped.implode()))
+    return len(finished) - len(left), len(dropped)
 
 
 def _distinct(paths: SweepPaths, table: str, *where: pl.Expr, **columns: pl.Expr) -> pl.DataFrame:

@@ -117,7 +117,7 @@ def test_notes_on_a_plan_are_counted_and_the_command_prints_them(login: Path) ->
     for words in (("plan",), ("run", "--cluster", "local", "--metric", "accuracy")):
         code, said = inside(words[0], "my sweep.toml", "--out", words[0], *words[1:])
         assert code == 0, said
-        assert said.count("notes: ") == said.count(f" 'my sweep.toml' --out {words[0]} --dry") == 1
+        assert said.count(f"notes: manyseed plan 'my sweep.toml' --out {words[0]} --dry-run") == 1
         code, every = typed(said, "plan")
         found = json.loads(typed(said.replace("--dry-run", "--dry-run --json"), "plan")[1])
         notes = [f"{note}." for note in found["notes"]]

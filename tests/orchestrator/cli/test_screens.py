@@ -165,7 +165,7 @@ weights = [0.97, 0.03]
     assert codes <= {0, 1, 3}
 
 
-@pytest.mark.usefixtures("screen")
+@pytest.mark.usefixtures("screen", "without_slurm")
 def test_what_begins_a_sweep_fits_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     example = Path(__file__).parents[3] / "examples" / "quickstart.toml"

@@ -393,11 +393,12 @@ def test_a_plan_that_the_disk_cannot_hold_is_refused_with_figures(free, tmp_path
 @pytest.mark.parametrize("planned", [0, 500])
 def test_what_is_new_is_told_by_its_parts(planned, tmp_path, monkeypatch):
     """Scores are float32 of each class and test point; labels a byte of each test point."""
-    file, points, classes = tmp_path / "s.toml", {"vehicle": 212, "kc1": 527}, (4, 2)
-    for runs in filter(None, (planned, 2000)):
+    file = tmp_path / "s.toml"
+    for runs in filter(None, (planned, 1000)):
         file.write_text(TEXT.replace("runs = 5", f"runs = {runs}") + '[keep]\nscores = "all"\n')
         if runs == planned:
             plan_sweep(file, tmp_path / "out")
+    data = plan_change(file, tmp_path / "out").expansion.datasets.values()
     monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=1))
     with pytest.raises(UserError) as error:
         plan_sweep(file, tmp_path / "out")
@@ -408,10 +409,10 @@ def test_what_is_new_is_told_by_its_parts(planned, tmp_path, monkeypatch):
     assert told, error.value
     needed, scores, others = map(float, told.groups())
     assert needed == pytest.approx(scores + others, abs=0.11)
-    fits = 2 * 2 * 2 * (2000 - planned)  # classifiers, fractions, repeats
-    in_full = fits * sum(4 * n * k for n, k in zip(points.values(), classes, strict=True)) / 1e6
+    fits = 2 * 2 * 2 * (1000 - planned)  # classifiers, fractions, repeats
+    in_full = fits * sum(4 * one.n_test * len(one.class_names) for one in data) / 1e6
     assert scores == pytest.approx(in_full, rel=0.02)
-    labels = fits * sum(points.values()) / 1e6
+    labels = fits * sum(one.n_test for one in data) / 1e6
     assert labels < others < 1.5 * labels
 
 

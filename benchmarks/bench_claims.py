@@ -76,7 +76,8 @@ stated. A rate may exceed its promise by three standard errors of so many sweeps
 exceed it by more.
 
 `python benchmarks/bench_claims.py` writes this page: {day}, {least:,} to {most:,} planted sweeps
-for each rate. The tests measure a small form of every row, and fail if a sentence has none.
+for each rate, or as many as the row says. The tests measure a small form of every row, and fail if
+a sentence has none.
 
 Values are normal; where accuracies are skewed, sentences warn that their intervals may miss
 ([how often](results.md#the-page)). Unless stated otherwise, the standard deviation of runs is 0.01

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.orchestrator.disk.parquet import damage_named
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
@@ -140,3 +144,35 @@ def _sources(plan: Plan, group: int, length: int) -> NDArray[np.int64]:
     sources = np.full(length, -1, dtype=np.int64)
     sources[both["row"].to_numpy()] = both["source"].to_numpy()
     return sources
+
+
+def covered(paths: SweepPaths, state: Survey) -> tuple[int, int]:
+    """Return how many finished runs the result tables are of, and how many dropped ones.
+
+    Unless all planned runs were finished and analysed, runs are compared one by one: others may
+    have finished in place of dropped or lost ones. Of a repeat that could not be analysed, which
+    has no rows of runs, all count. May raise FileNotFoundError or DamagedFile; checksums are left
+    to those that show the tables.
+    """
+    n = state.counts["runs"]
+    if state.counts["done"] + state.counts["copy"] == n and not len(state.plan.dropped):
+        with suppress(DamagedFile, LookupError, TypeError):
+            if read_json(paths.analysis)["runs"]["analysed"] == n:
+                return n, 0
+    cell, repeat = pl.col("cell").cast(pl.UInt32), pl.col("repeat_index").cast(pl.UInt16)
+    run = pl.col("run_index").cast(pl.UInt16)
+    known = _distinct(paths, "runs", cell=cell, repeat=repeat, run=run)
+    finished = state.with_state("done", "copy")
+    left = finished.join(known, on=["cell", "repeat", "run"], how="anti")
+    if len(left):
+        failed = pl.col("problem").is_not_null()
+        whole = _distinct(paths, "repeats", failed, cell=cell, repeat=repeat)
+        left = left.join(whole, on=["cell", "repeat"], how="anti")
+    dropped = known.filter(pl.col("cell").is_in(state.plan.dropped.implode()))
+    return len(finished) - len(left), len(dropped)
+
+
+def _distinct(paths: SweepPaths, table: str, *where: pl.Expr, **columns: pl.Expr) -> pl.DataFrame:
+    with damage_named(file := paths.table(table)):
+        frame = pl.scan_parquet(file.absolute(), glob=False, hive_partitioning=False)
+        return frame.filter(*where).select(**columns).unique().collect()

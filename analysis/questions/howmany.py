@@ -546,13 +546,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"({'' if is_one else f'{interval}, '}95 %{together}; from {needed.made:,} runs). "
     )
     takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
-    if alone:
-        takes += f" {needed.runs:,} seeds"
-        takes += "" if is_one else f" ({interval.replace(' or more', '+')})"
-    elif least.runs == needed.runs:
-        takes += f" {needed.runs:,} seeds"
-    else:
-        takes += f" up to {needed.runs:,} seeds"
+    takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
+    if alone and not is_one:
+        takes += f" ({interval.replace(' or more', '+')})"
+    elif fewest:
         where = f" (most: {row['dataset']} × {row['classifier']})"
     have = "there are enough" if enough else "there are too few"
     if not alone:

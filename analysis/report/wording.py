@@ -325,8 +325,7 @@ def _tested(one: Mapping[str, Any]) -> tuple[str, str]:
         named = "" if of == "task" else f" (column {one['folds']})"
         return _EACH_REPEAT, f" has another of the {of}'s folds{named} as its test set."
     if "last" in one:
-        last = one["last"]
-        some = f"{100 * last:g} %" if isinstance(last, float) else f"{last:,}"
+        some = f"{100 * one['last']:g} %" if isinstance(one["last"], float) else f"{one['last']:,}"
         order = f", in the order of {one['order']}" if "order" in one else ""
         return _ONE_SET, f" is the last {some} of the rows{order}."
     if share == "official":
@@ -383,8 +382,7 @@ def _training(study: Study) -> Iterator[str]:
     varying = cells.filter(pl.col("runs") > 1)["vary"].cast(pl.String)
     levels = [str(one) for one in varying.unique(maintain_order=True)]
     sources = {one for level in levels for one in re.split(r"[+*]", level)}
-    seen = sorted(sources)
-    means = [f"{one} ({_VARIES[one]})" for one in seen if one in _VARIES]
+    means = [f"{one} ({_VARIES[one]})" for one in sorted(sources) if one in _VARIES]
     if means:
         which = f", in the combinations {_listed(levels)}" if len(levels) > 1 else ""
         yield f"Runs that share a test set differ in {_listed(means)}{which}."
@@ -408,11 +406,10 @@ _DENSE = (
     "and categories become a column per label"
 )
 _PIXELS = "pixels are standardised by channel over the training images of each run"
-_ENCODED = (
-    dict.fromkeys(("lr-sgd", "svm-sgd", "mlp"), _DENSE)
-    | dict.fromkeys(("cnn", "convnet", "vgg", "resnet", "preresnet", "wide-resnet", "vit"), _PIXELS)
-    | {"xgb": "features are used as they are, missing values and categories too"}
-)
+_OF_IMAGES = ("cnn", "convnet", "vgg", "resnet", "preresnet", "wide-resnet", "vit")
+_ENCODED = dict.fromkeys(("lr-sgd", "svm-sgd", "mlp"), _DENSE)
+_ENCODED |= dict.fromkeys(_OF_IMAGES, _PIXELS)
+_ENCODED["xgb"] = "features are used as they are, missing values and categories too"
 """How classifiers of this project are given the features."""
 
 

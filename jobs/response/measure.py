@@ -135,7 +135,7 @@ def answers(asked: ResponseDesign, subject: Subject, alive: Alive) -> Mapping[st
 
     Returns `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs labelled correctly, and
     all of them; 0 beyond the end of a short grid. `SHIFTED_RIGHT` and `SHIFTED_TOTAL` (response,
-    part), with the parts in `questions.PARTS`; 0 for shifted parts of interpolations. If
+    part), with the parts in `jobs.response.PARTS`; 0 for shifted parts of interpolations. If
     requested, `DBI`, float32 (layer,), with the layers in `DBI_LAYERS`.
     """
     model = _Model(alive, subject)

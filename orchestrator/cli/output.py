@@ -59,6 +59,11 @@ def say_notes(notes: Sequence[str], *arguments: object, style: str = "") -> None
             say(note, style=style)
 
 
+def dry_plan(sweep_file: Path, directory: Path) -> list[object]:
+    """Return the command that prints the notes on a sweep that is planned."""
+    return ["plan", sweep_file, "--out", directory, "--dry-run"]
+
+
 def say_training(
     what: str, paths: SweepPaths, verb: str, *words: object, cluster: str | None = None
 ) -> None:

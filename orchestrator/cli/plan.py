@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
+    dry_plan,
     duration,
     print_frame,
     print_json,
@@ -200,11 +201,6 @@ def plan(
     if following[0] == "submit" and "--cluster" not in following:
         _say_without_profile(paths)
     say_next("Next", *following)
-
-
-def dry_plan(sweep_file: Path, directory: Path) -> list[object]:
-    """Return the command that prints the notes on a sweep that is planned."""
-    return ["plan", sweep_file, "--out", directory, "--dry-run"]
 
 
 def _say_without_profile(paths: SweepPaths | None = None) -> None:

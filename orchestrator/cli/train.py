@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
 )
 from manyseed.orchestrator.cli.output import (
     counted,
+    dry_plan,
     duration,
     print_json,
     print_table,
@@ -215,7 +216,6 @@ def run(
     """
     from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
     from manyseed.orchestrator.cli.answers import in_short
-    from manyseed.orchestrator.cli.plan import dry_plan
     from manyseed.orchestrator.grids.loading import name_of
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.change import remarks

@@ -33,7 +33,6 @@ from manyseed.orchestrator.paths import DRAWN, SweepPaths
 
 if TYPE_CHECKING:
     from manyseed.analysis.tables.rows import Tables
-    from manyseed.orchestrator.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -349,32 +348,6 @@ def read_results(paths: SweepPaths) -> Results:
     further = (EFFECTS, VARIANCE, POINTS, *DRAWN_TABLES)
     files |= {name: paths.table(name) for name in further if name in known}
     return Results(files, record.tables, remedy(paths), paths)
-
-
-def covered(paths: SweepPaths, state: Survey) -> tuple[int, int]:
-    """Return how many finished runs the result tables are of, and how many dropped ones.
-
-    Runs are compared one by one: others may have finished in place of dropped ones. Of a repeat
-    that could not be analysed, which has no rows of runs, all count. May raise FileNotFoundError or
-    DamagedFile; checksums are left to those that show the tables.
-    """
-    cell, repeat = pl.col("cell").cast(pl.UInt32), pl.col("repeat_index").cast(pl.UInt16)
-    run = pl.col("run_index").cast(pl.UInt16)
-    known = _distinct(paths, "runs", cell=cell, repeat=repeat, run=run)
-    finished = state.with_state("done", "copy")
-    left = finished.join(known, on=["cell", "repeat", "run"], how="anti")
-    if len(left):
-        failed = pl.col("problem").is_not_null()
-        whole = _distinct(paths, "repeats", failed, cell=cell, repeat=repeat)
-        left = left.join(whole, on=["cell", "repeat"], how="anti")
-    dropped = known.filter(pl.col("cell").is_in(state.plan.dropped.implode()))
-    return len(finished) - len(left), len(dropped)
-
-
-def _distinct(paths: SweepPaths, table: str, *where: pl.Expr, **columns: pl.Expr) -> pl.DataFrame:
-    with damage_named(file := paths.table(table)):
-        frame = pl.scan_parquet(file.absolute(), glob=False, hive_partitioning=False)
-        return frame.filter(*where).select(**columns).unique().collect()
 
 
 def write_result(

@@ -447,12 +447,8 @@ def _parsed_table(text: str, path: Path) -> dict[str, Any]:
         raise UserError("is nested too deeply", file=path)
     for location, number in _whole_numbers(table):
         if not -LARGEST <= number <= LARGEST:
-            raise UserError(
-                "a whole number must lie between -2^63 and 2^63",
-                file=path,
-                key=key_text(location),
-                value=number,
-            )
+            reason = "a whole number must lie between -2^63 and 2^63"
+            raise UserError(reason, file=path, key=key_text(location), value=number)
     return table
 
 

@@ -33,7 +33,7 @@ from manyseed.orchestrator.submissions.submission import (
     tasks_of,
     training,
 )
-from manyseed.orchestrator.survey import Survey, survey
+from manyseed.orchestrator.survey import Survey, covered, survey
 from manyseed.orchestrator.sweepstore import lost_groups, ways_back
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
 from manyseed.orchestrator.tasks.intent import LOCAL, stop_request
@@ -235,8 +235,6 @@ def status(paths: SweepPaths) -> Status:
 
     If the scheduler does not answer, the status relies on the reports of tasks.
     """
-    from manyseed.orchestrator.computing.tables import covered
-
     state = survey(paths)
     covers = None
     with suppress(ManyseedError, OSError):  # no results, or damage that their readers report

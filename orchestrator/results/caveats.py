@@ -11,12 +11,12 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.tables.rows import last, several
 from manyseed.orchestrator.asking.grouping import planned
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.computing.tables import Analysis, Results, covered
+from manyseed.orchestrator.computing.tables import Analysis, Results
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
 from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.survey import covered, survey
 
 LEVEL = 0.05  # probability of telling a difference between recipes, where there is none
 

@@ -122,6 +122,8 @@ def test_a_training_process_imports_what_its_classifiers_need(sgd: Sweep) -> Non
     assert "sklearn.linear_model" in loaded
     others = {"polars", "torch", "xgboost", "dask", "xarray"}  # pandas is scikit-learn's own doing
     assert loaded.isdisjoint(others)
+    searches = "manyseed.orchestrator.plans.searches"  # its cells declare none
+    assert searches not in loaded
     assert sgd.status()["runs"]["done"] == 2
 
 

@@ -44,6 +44,7 @@ def test_what_pip_put_elsewhere_on_the_path_is_a_library(
 def test_a_file_in_place_of_a_module_is_refused_with_its_name(module: str, tmp_path: Path) -> None:
     file = tmp_path / f"{module.replace('.', '/')}.py"
     file.parent.mkdir(exist_ok=True)
+    (file.parent / "__init__.py").write_text("")
     file.write_text("def build(): ...\n")
     with pytest.raises(Refused, match=rf'names a module, not a file: "{module}:build"'):
         copies.find_modules("module", [f"{module}.py:build"], [tmp_path])

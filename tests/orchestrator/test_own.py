@@ -745,9 +745,10 @@ def test_a_new_run_says_what_its_plan_says(tmp_path: Path) -> None:
     for is_new in (True, False):
         code, printed = inside(*asked)
         assert code == 0, printed
-        said = " ".join(printed.split())
-        assert ("bayes: seeds: none." in said) == is_new
-        assert ("Identical to the first run of their repeat" in said) == is_new
+        assert ("2 notes: manyseed plan " in printed) == is_new
+    said = " ".join(inside("plan", file, "--out", tmp_path / "other", "--dry-run")[1].split())
+    assert "bayes: seeds: none." in said
+    assert "Identical to the first run of their repeat" in said
 
 
 PLAIN = """

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.runs import Differences, Rerun
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.store.lazy import FinishedRuns
+    from manyseed.orchestrator.submissions.memory import Usage
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.survey import Survey
     from manyseed.orchestrator.upkeep import Verified
@@ -315,7 +316,8 @@ class Sweep:
         limit : int
             Submit at most so many runs, spread over the cells: a pilot.
         memory : str
-            Memory for each task on a cluster, instead of the profile's: ``32G``.
+            Memory for each task on a cluster, instead of the profile's: ``32G``; ``auto``: what
+            tasks have used so far, and a quarter more.
         tell : callable
             Called with a message if `submit` waits for tasks that were asked to stop.
 
@@ -336,7 +338,7 @@ class Sweep:
         name = LOCAL if cluster == profiles.AUTO and workers else cluster
         profile = profiles.choose(name, memory, last_intent(self.paths))
         cores = workers or local.available_cores()
-        request = Request(profile, cores, failed, other_recipe, only, limit)
+        request = Request(profile, cores, failed, other_recipe, only, limit, memory)
         return submit(self.paths, request, tell or (lambda text: None))
 
     def tune(
@@ -478,6 +480,12 @@ class Sweep:
         from manyseed.orchestrator.progress.status import status
 
         return status(self.paths)
+
+    def usage(self) -> list[Usage]:
+        """Return the memory and cores that tasks asked for and used, by cluster and class."""
+        from manyseed.orchestrator.submissions.memory import usage
+
+        return usage(self.submissions())
 
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""

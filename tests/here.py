@@ -101,6 +101,10 @@ class _TrainsHere(Pool):
         while self._messages:
             yield self._messages.popleft()
 
+    @property
+    def pids(self) -> list[int]:
+        return []
+
     def end_fits(self) -> None:
         pass
 

@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.output import (
     say_next,
     say_steps,
     say_training,
+    size,
 )
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError, UserError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
@@ -51,6 +52,9 @@ def status(
     directory: Directory,
     run: Annotated[str | None, address("[RUN]")] = None,
     watch: bool = typer.Option(False, "--watch", help="Show progress until nothing runs any more."),
+    usage: bool = typer.Option(
+        False, "--usage", help="Show the memory and cores that tasks asked for and used."
+    ),
     as_json: Json = False,
 ) -> None:
     """Report the state of every run and every task.
@@ -70,10 +74,14 @@ def status(
     from manyseed.orchestrator.sweep import Sweep
 
     if run is not None:
-        alone("RUN", watch=watch)
+        alone("RUN", watch=watch, usage=usage)
         show(directory, run, as_json)
         return
     sweep = Sweep(directory)
+    if usage:
+        alone("--usage", watch=watch)
+        _print_usage(sweep, as_json=as_json)
+        return
     if watch:
         follow(sweep, as_json=as_json)
     _report(sweep, as_json=as_json)
@@ -108,6 +116,27 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
     else:
         _print_status(sweep, state)
     raise typer.Exit(_exit_code(state))
+
+
+def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
+    found = sweep.usage()
+    if as_json:
+        print_json({"usage": [asdict(each) | {"advice": each.advice} for each in found]})
+        return
+    if not found:
+        say("No task has measured what it uses yet.")
+        return
+    heads = ("cluster", "class", "tasks", "memory asked", "used", "cores asked", "used")
+    rows = []
+    for each in found:
+        asked = "" if each.memory_asked is None else size(each.memory_asked)
+        cores = (each.processes, f"{each.cores_used:.1f}")
+        memory = (asked, size(each.memory_used))
+        rows.append((each.cluster, each.resource, each.tasks, *memory, *cores))
+    print_table(None, heads, rows)
+    for each in found:
+        if each.advice:
+            say(each.advice)
 
 
 def _exit_code(state: Status) -> int:

@@ -108,7 +108,7 @@ Watch = Annotated[
 ]
 
 
-@takes("submit", "cluster", "workers", "only", "limit", "other_recipe")
+@takes("submit", "cluster", "workers", "memory", "only", "limit", "other_recipe")
 def submit(directory: Directory, watch: Watch = False, **options: Any) -> None:
     """Submit every missing run and return at once. The work goes on without this terminal.
 

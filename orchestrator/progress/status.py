@@ -421,8 +421,8 @@ def _problems(
     resume = training(paths, "resume")
     if counts["out_of_memory"]:
         yield (
-            f"{_tasks(counts['out_of_memory'])} killed for memory: ask for more than they had, "
-            f"{resume} --memory SIZE"
+            f"{_tasks(counts['out_of_memory'])} killed for memory: {resume} asks for more, once; "
+            "after that, add --memory SIZE"
         )
     killed = sum(task.last.set_aside for task in current if task.last.killed)
     if killed:

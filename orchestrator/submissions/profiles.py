@@ -39,7 +39,7 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
             "memory can only be set for jobs on a cluster", key="--memory", value=memory
         )
     try:
-        return profile.with_memory(memory)
+        return profile if memory == AUTO else profile.with_memory(memory)
     except Refused as error:
         raise refused(error, key="--memory") from None
 

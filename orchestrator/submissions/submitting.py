@@ -38,7 +38,7 @@ from manyseed.orchestrator.plans.stacks import (
 )
 from manyseed.orchestrator.provenance import cpu_class, keep_numbers
 from manyseed.orchestrator.store.shards import highest_recipe
-from manyseed.orchestrator.submissions import cluster
+from manyseed.orchestrator.submissions import cluster, memory
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
@@ -53,6 +53,7 @@ from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from manyseed.orchestrator.submissions.stopping import unpause, wait_for_ending
 from manyseed.orchestrator.submissions.submission import (
     Submission,
+    TaskState,
     lost_failures,
     submissions,
     tasks_of,
@@ -157,6 +158,7 @@ class Request:
     other_recipe: bool = False  # allow a recipe that differs from the recorded ones
     only: str | None = None  # an SQL condition on cells
     limit: int | None = None  # largest number of runs, spread over all cells
+    memory: str | None = None  # of a task: in the profile already, or `memory.AUTO`
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
@@ -182,7 +184,8 @@ def submit(
         rows = _chosen(state, request)
         earlier = submissions(paths)
         unpause(earlier, dispensable)
-        held, n_waiting = _held(earlier, dispensable)
+        states = tasks_of(earlier, fresh=True, dispensable=dispensable)
+        held, n_waiting = _held(earlier, states)
         is_complete = rows.is_empty()
         rows = rows.join(held, on=["group", "row"], how="anti")
         if request.limit is not None:
@@ -232,7 +235,7 @@ def submit(
             return submitter.to_this_machine(rows, devices, gpu)
         for text in cluster.copied_secrets(request.profile, submitter.folder):
             report(text)
-        return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
+        return submitter.to_cluster(rows, request.profile, earlier, states, n_waiting, report)
 
 
 class _Submitter:
@@ -278,13 +281,19 @@ class _Submitter:
         return Submission(self.folder, self.intent)
 
     def to_cluster(
-        self, rows: pl.DataFrame, profile: Profile, earlier: list[Submission], n_waiting: int
+        self,
+        rows: pl.DataFrame,
+        profile: Profile,
+        earlier: Sequence[Submission],
+        states: Sequence[Sequence[TaskState]],
+        n_waiting: int,
+        report: Callable[[str], None],
     ) -> Submission:
         """Submit an array of tasks for each resource class, split to respect the cluster's limits.
 
         `rows`: the runs to train. `profile`: the resources that jobs request on this cluster.
-        `earlier`: their attempts show which nodes are broken. `n_waiting`: number of tasks that
-        already wait or run, which count towards the user's limits.
+        `earlier`, `states`: their attempts show which nodes are broken and what memory tasks need.
+        `n_waiting`: how many tasks already wait or run, which count towards the user's limits.
         """
         from manyseed.orchestrator.plans.cost import planned_seconds
         from manyseed.slurm.discover import discover
@@ -300,7 +309,14 @@ class _Submitter:
         profile = cluster.without_nodes(profile, sorted(nodes))
         with scheduler_of(profile.slurm_conf).active():
             discovered = discover()
+        auto = self.request.memory == memory.AUTO
         try:
+            if auto or self.request.memory is None:
+                tasks = [each for one, each in zip(earlier, states, strict=True) if one in there]
+                short = memory.ran_out(there[-1], tasks[-1]) if there else ()
+                profile, said = memory.sized(profile, classes, there, short, discovered, auto=auto)
+                for text in said:
+                    report(text)
             shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         except Refused as error:
             remedy = 'add it with gres or gpus, or leave out device = "gpu"'
@@ -315,6 +331,7 @@ class _Submitter:
             discovered.name,
             self._arrays(work, shapes),
             excluded=nodes,
+            memory={n: size for n in classes if (size := memory.asked(profile.resources(n)))},
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
         )
         self._write(work)
@@ -400,12 +417,11 @@ def _next_number(paths: SweepPaths) -> int:
 
 
 def _held(
-    earlier: list[Submission], dispensable: Callable[[Scheduler], bool]
+    earlier: Sequence[Submission], states: Sequence[Sequence[TaskState]]
 ) -> tuple[pl.DataFrame, int]:
     """Return the runs that living tasks hold, and the number of these tasks."""
     parts = [held_rows([])]
     n_alive = 0
-    states = tasks_of(earlier, fresh=True, dispensable=dispensable)
     for submission, tasks in zip(earlier, states, strict=True):
         if any(task.is_out_of_sight and not task.is_alive for task in tasks):
             submission.files.stop.touch()  # tasks that still wait there end as soon as they start

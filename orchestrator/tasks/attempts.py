@@ -61,6 +61,9 @@ class Attempt:
     """Number of runs that this attempt finished, and that raised, by group; for an analysis, of its
     ``blocks``."""
     workers: _Count = 0  # number of training processes
+    memory: Annotated[int, Ge(0), Le(2**50)] = 0
+    cpu_seconds: _Seconds = 0.0
+    """The most bytes that its processes used at once, and their time on cores; 0 if unknown."""
     reason: str = ""
     details: str = ""  # why it broke: one line, and the full output
     node_at_fault: bool = False
@@ -90,6 +93,7 @@ class Attempt:
         value = asdict(self)
         left_out = ["folder"]
         left_out += [] if self.plan else ["plan"]
+        left_out += [] if self.memory or self.cpu_seconds else ["memory", "cpu_seconds"]
         left_out += [] if self.reason else ["reason", "details", "node_at_fault"]
         left_out += [] if self.blocks or self.exit_code is not None else ["blocks", "exit_code"]
         for name in left_out:

@@ -90,6 +90,7 @@ class SubmissionPaths:
 LOCAL = "local"  # the cluster name that stands for this machine
 
 _MOST_SECONDS = 2.0**40  # larger values are refused as times
+_MOST_BYTES = 2.0**50  # and as memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class Intent:
     exclude: Mapping[str, str] = field(default_factory=dict)
     """By resource class, the nodes excluded in sbatch, separated by commas."""
     walltime: Mapping[str, float] = field(default_factory=dict)  # by resource class, in seconds
+    memory: Mapping[str, float] = field(default_factory=dict)
+    """By resource class, the bytes that a task asks for; none if the site decides."""
     request: AnalysisRequest | None = None  # for an analysis only
     modules: str = ""
     """For an analysis: the folder from which users' metrics are imported; empty if none."""
@@ -198,6 +201,10 @@ def _intent(value: Any) -> Intent:
         "submitted": _seconds,
         "arrays": _arrays,
         "walltime": lambda key, times: {k: _seconds(key, v) for k, v in times.items()},
+        "memory": lambda key, sizes: {
+            k: _number(key, v, _MOST_BYTES, "a number of bytes")
+            for k, v in _mapping(key, sizes).items()
+        },
         "request": _request,
         "modules": lambda key, folder: "" if folder is None else _text(key, folder),
     }
@@ -246,9 +253,13 @@ def _count(key: str, value: Any) -> int:
 
 
 def _seconds(key: str, value: Any) -> float:
+    return _number(key, value, _MOST_SECONDS, "a time in seconds")
+
+
+def _number(key: str, value: Any, most: float, what: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 <= value < _MOST_SECONDS:
-        raise ValueError(f"{key} is not a time in seconds")
+    if not is_number or not math.isfinite(value) or not 0 <= value < most:
+        raise ValueError(f"{key} is not {what}")
     return float(value)
 
 

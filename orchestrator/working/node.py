@@ -6,6 +6,7 @@ Tasks import this module at startup, so it imports no table library.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -63,6 +64,28 @@ def _n_given(env: Mapping[str, str]) -> int:
     """Return the number of GPUs that a job was given."""
     lists = (env.get("CUDA_VISIBLE_DEVICES", ""), env.get("ROCR_VISIBLE_DEVICES", ""))
     return max(sum(device not in _NO_DEVICES for device in each.split(",")) for each in lists)
+
+
+_KILOBYTES = re.compile(rb"^(Pss|VmHWM|VmRSS):\s+(\d+) kB", re.MULTILINE)
+
+
+def used(pids: Iterable[int]) -> tuple[int, float]:
+    """Return the bytes that processes use together at most, and their seconds on cores so far.
+
+    Memory that processes share is counted once. What a process used at its peak and has given back
+    is counted as if all had done so at once. Children count once they have ended. Both are 0 where
+    the system does not tell.
+    """
+    kilobytes = ticks = 0
+    for pid in pids:
+        with suppress(OSError, ValueError):  # it has ended
+            folder = Path(f"/proc/{pid}")
+            texts = [(folder / name).read_bytes() for name in ("smaps_rollup", "status", "stat")]
+            is_now = {key: int(n) for key, n in _KILOBYTES.findall(b"".join(texts[:2]))}
+            kilobytes += is_now[b"Pss"] + max(0, is_now[b"VmHWM"] - is_now[b"VmRSS"])
+            fields = texts[2][texts[2].rindex(b")") + 2 :].split()
+            ticks += sum(map(int, fields[11:15]))
+    return kilobytes * 1024, ticks / os.sysconf("SC_CLK_TCK")
 
 
 def broken_nodes(attempts: Iterable[Attempt]) -> dict[str, str]:

@@ -39,7 +39,7 @@ from typing import Any, NoReturn, TypeVar
 from manyseed.orchestrator.devices import assigned
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.slurm import processes
-from manyseed.slurm.processes import belong_to_parent, shielded
+from manyseed.slurm.processes import Process, belong_to_parent, shielded
 
 NURSERY = "nursery"
 """Instead of the number of a training process, in the arguments of `working.process`."""
@@ -60,6 +60,11 @@ class Fork:
         self._nursery, self.index = nursery, index
         self.fingerprint: str | None = None  # set when it is known that the process has begun
         self.returncode: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its number; None if it has not begun yet."""
+        return None if self.fingerprint is None else Process.parse(self.fingerprint).pid
 
     def kill(self) -> None:
         """Kill the process; if it has not begun yet, the nursery, as nothing has that trains."""
@@ -92,6 +97,11 @@ class Nursery:
     def fileno(self) -> int:
         """Return the descriptor that is readable when `receive` has something to do."""
         return self._socket.fileno()
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     def fork(self, index: int, descriptor: int, env: Mapping[str, str]) -> Fork:
         """Have a training process forked, as soon as the libraries are imported.
@@ -371,6 +381,12 @@ class Pool:
     def _remove(self, worker: Worker) -> None:
         worker.pipe.close()
         self.workers.remove(worker)
+
+    @property
+    def pids(self) -> list[int]:
+        """The numbers of its processes, the nursery's included."""
+        mine = [self._nursery.pid] if self._nursery else []
+        return mine + [pid for worker in self.workers if (pid := worker.process.pid) is not None]
 
     @property
     def is_training(self) -> bool:

@@ -44,7 +44,7 @@ from manyseed.orchestrator.tasks.intent import (
 )
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working import queue
-from manyseed.orchestrator.working.node import Node, keep_away
+from manyseed.orchestrator.working.node import Node, keep_away, used
 from manyseed.orchestrator.working.pool import Message, Pool, Worker
 from manyseed.orchestrator.working.queue import (
     Batch,
@@ -187,6 +187,7 @@ _REPORT_SECONDS = 1.0
 _REPORT_ON_CLUSTER = 10.0
 """Time between two progress reports, and between two checks for users' requests. On a shared disk a
 young attempt, which users watch, does both more often: after a tenth of its age."""
+_MEASURE_SECONDS = 10.0
 _GRACE_SECONDS = 20.0
 _PUBLISH_SECONDS = 20.0
 _DEATHS = 2
@@ -261,7 +262,8 @@ class TaskAttempt:
         self.barren_starts = 0
         self.started = time.time()
         self._began = time.monotonic()
-        self._reported = self._requests_read = 0.0
+        self._reported = self._requests_read = self._measured = 0.0
+        self.memory, self.cpu_seconds = 0, 0.0
 
     def run(self) -> str:
         """Train until nothing is left, a stop is requested, or the machine is at fault."""
@@ -353,7 +355,10 @@ class TaskAttempt:
                 self._on_message(message)
             self.publisher.publish_due()
             if self._is_due(self._reported):
+                if time.monotonic() - self._measured >= _MEASURE_SECONDS:
+                    self._measure()
                 self._report("running", durable=False)
+        self._measure()
         self.pool.dismiss(_GRACE_SECONDS)
         if lease.is_stale:
             # While it was suspended it was taken for dead: others may have continued its work and
@@ -476,6 +481,11 @@ class TaskAttempt:
         with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
 
+    def _measure(self) -> None:
+        self._measured = time.monotonic()
+        memory, self.cpu_seconds = used((os.getpid(), *self.pool.pids))
+        self.memory = max(self.memory, memory)
+
     def _report(self, state: str, *, durable: bool = True) -> None:
         self._reported = time.monotonic()
         Attempt(
@@ -492,6 +502,8 @@ class TaskAttempt:
             done={str(group): n for group, n in self.done.items()},
             failed={str(group): n for group, n in self.failed.items()},
             workers=len(self.pool.workers),
+            memory=self.memory,
+            cpu_seconds=self.cpu_seconds,
             reason=self.fault.reason if self.fault else "",
             details=self.fault.details if self.fault else "",
             node_at_fault=self.is_node_at_fault,

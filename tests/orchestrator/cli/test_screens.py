@@ -37,6 +37,7 @@ VERBS = (
     ("plot", "cells", "-o", "OUT.svg"),
     ("report",),
     ("status",),
+    ("status", "--usage"),
     ("query",),
     ("query", "--by", "classifier"),
     ("logs", "--failed"),

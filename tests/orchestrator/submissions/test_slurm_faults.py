@@ -286,8 +286,17 @@ def test_too_little_memory_is_named_and_more_can_be_asked_for(
     state = sweep.status()
     assert "out_of_memory" in state["tasks"], report(sweep)
     assert any("--memory" in problem for problem in state["problems"])
-    assert sweep.submit(cluster=file, memory="900M") is not None
+    said: list[str] = []
+    again = sweep.submit(cluster=file, tell=said.append)
+    assert again is not None
+    assert again.intent.memory == {"cpu": 240 * 2**20}
+    assert "CPU tasks ran out of memory with 120M: these ask for 240M." in said
+    sweep.wait()
+    if sweep.survey().counts["missing"]:
+        assert sweep.submit(cluster=file, memory="900M") is not None
     finish(sweep, expected)
+    (used,) = sweep.usage()
+    assert used.memory_used > 50 * 2**20
 
 
 def test_a_broken_node_fails_no_run_and_is_kept_away_from(

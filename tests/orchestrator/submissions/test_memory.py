@@ -1,0 +1,174 @@
+"""Memory that tasks asked for and used, and what the next ones ask for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manyseed.orchestrator.submissions.memory import Usage, asked, in_words, sized, usage
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.tasks.attempts import Attempt
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths, TaskArray
+from manyseed.orchestrator.working.node import used
+from manyseed.slurm.discover import Cluster, Limits, Partition
+from manyseed.slurm.profile import Profile, read_profile
+
+G, M = 2**30, 2**20
+LAB = """
+time = "1:00:00"
+[cpu]
+partition = "long"
+cpus-per-task = 4
+"""
+
+
+def cluster(memory_mb: int) -> Cluster:
+    long = Partition("long", True, True, None, None, 2, 8, memory_mb, "")
+    return Cluster("lab", "23", 1001, 10_000, Limits(), True, (long,))
+
+
+def profile(folder: Path, memory: str = "") -> Profile:
+    (folder / "lab.toml").write_text(LAB + memory)
+    return read_profile(folder / "lab.toml")
+
+
+def submission(folder: Path, number: int, asked: float, *memory: int) -> Submission:
+    """Return a submission of one task, which has used these amounts in its attempts."""
+    folder = folder / f"{number:04d}"
+    array = TaskArray("cpu", f"lab-{number}", 0, 1, 4)
+    intent = Intent("lab", "host boot 1 2", arrays=(array,), memory={"cpu": asked} if asked else {})
+    for index, n_bytes in enumerate(memory):
+        attempt = SubmissionPaths(folder).attempt(0, f"{index}")
+        attempt.mkdir(parents=True)
+        report = Attempt("finished", "host boot 1 2", started=100.0, updated=200.0, memory=n_bytes)
+        replace(report, cpu_seconds=250.0).write(attempt)
+    return Submission(folder, intent)
+
+
+def test_what_is_asked_for_is_read_in_each_of_slurms_ways(tmp_path: Path) -> None:
+    for text, n_bytes in {
+        'mem = "2G"': 2 * G,
+        "mem = 500": 500 * M,
+        'mem-per-cpu = "1500M"': 6000 * M,
+        'mem = "0"': 0,  # all of the node
+        'extra = { mem = "3G" }': 3 * G,
+        "": 0,
+    }.items():
+        assert asked(profile(tmp_path, text).resources("cpu")) == n_bytes, text
+    gpus = 'time = "1:00:00"\n[gpu]\ngres = "gpu:a100:2"\nmem-per-gpu = "10G"\n'
+    (tmp_path / "lab.toml").write_text(gpus)
+    assert asked(read_profile(tmp_path / "lab.toml").resources("gpu")) == 20 * G
+
+
+def ask(
+    folder: Path, text: str, earlier: list[Submission], *, short: bool, auto: bool = False
+) -> tuple[str, list[str]]:
+    given = profile(folder, text)
+    out = ["cpu"] if short else []
+    answer = sized(given, ["cpu"], earlier, out, cluster(16_000), auto=auto)
+    return answer[0].resources("cpu").options.get("mem", ""), answer[1]
+
+
+def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
+    one = 'mem = "1G"'
+    first = submission(tmp_path, 1, G, 900 * M)
+    assert ask(tmp_path, one, [], short=False) == ("1G", [])
+    assert ask(tmp_path, one, [first], short=False) == ("1G", [])
+    memory, said = ask(tmp_path, one, [first], short=True)
+    assert memory == "2048M"
+    assert said == ["CPU tasks ran out of memory with 1G: these ask for 2G."]
+    second = submission(tmp_path, 2, 2 * G)
+    assert ask(tmp_path, one, [first, second], short=False) == ("2048M", [])
+    memory, said = ask(tmp_path, one, [first, second], short=True)
+    assert memory == "2048M"
+    assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory SIZE."]
+    # a profile that asks for as much or more is what counts
+    assert ask(tmp_path, 'mem = "4G"', [first, second], short=False) == ("4G", [])
+
+
+def test_no_more_is_asked_for_than_nodes_have(tmp_path: Path) -> None:
+    last = submission(tmp_path, 1, 12 * G)
+    memory, said = ask(tmp_path, 'mem = "12G"', [last], short=True)
+    assert (memory, len(said)) == ("16000M", 1)
+    last = submission(tmp_path, 2, 16_000 * M)
+    memory, said = ask(tmp_path, 'mem = "16000M"', [last], short=True)
+    assert memory == "16000M"
+    assert "--memory" in said[0]
+
+
+def test_where_the_site_decides_twice_what_was_used_is_asked_for(tmp_path: Path) -> None:
+    unknown = submission(tmp_path, 1, 0.0)
+    assert ask(tmp_path, "", [unknown], short=True) == ("", [])
+    measured = submission(tmp_path, 2, 0.0, 700 * M)
+    assert ask(tmp_path, "", [measured], short=True)[0] == "1400M"
+
+
+def test_auto_asks_for_what_was_used_and_a_quarter(tmp_path: Path) -> None:
+    assert ask(tmp_path, 'mem = "8G"', [], short=False, auto=True) == ("8G", [])
+    two = [
+        submission(tmp_path, 1, 8 * G, 500 * M, 800 * M),
+        submission(tmp_path, 2, 8 * G, 300 * M),
+    ]
+    memory, said = ask(tmp_path, 'mem = "8G"', two, short=False, auto=True)
+    assert memory == "1024M"
+    assert said == ["CPU tasks used 800M at most: these ask for 1G."]
+    # what was raised was needed, though no report came in time to tell
+    raised = [*two, submission(tmp_path, 3, 12 * G, 300 * M)]
+    assert ask(tmp_path, 'mem = "8G"', raised, short=False, auto=True)[0] == f"{12 * 1024}M"
+
+
+def test_usage_is_the_most_of_all_attempts_and_advises_what_would_do(tmp_path: Path) -> None:
+    found = usage(
+        [submission(tmp_path, 1, 8 * G, 500 * M, 600 * M), submission(tmp_path, 2, 8 * G, 100 * M)]
+    )
+    (cpu,) = found
+    assert cpu == Usage("lab", "cpu", 2, 4, 8 * G, 600 * M, 2.5)
+    assert 'mem = "768M" would do' in cpu.advice
+    assert replace(cpu, memory_asked=None).advice == ""
+    assert replace(cpu, memory_asked=800 * M).advice == ""
+    assert "safer" in replace(cpu, memory_asked=620 * M).advice
+    assert usage([submission(tmp_path, 3, 0.0, 0)]) == []
+    assert [in_words(n) for n in (G, 1.5 * G, 700 * M, 1)] == ["1G", "1.5G", "700M", "1M"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_peak_that_is_over_and_shared_memory_are_measured() -> None:
+    script = """
+import mmap, os, sys
+big = bytearray(os.urandom(1)) * 200_000_000
+del big
+shared = mmap.mmap(-1, 100_000_000)
+shared[:] = bytes(range(250)) * 400_000
+pids = [os.getpid()]
+for _ in range(2):
+    pid = os.fork()
+    if not pid:
+        sum(shared[::4096])  # maps each page
+        os.write(1, b".")
+        sys.stdin.read()
+        os._exit(0)
+    pids.append(pid)
+print(*pids, flush=True)
+sys.stdin.read()
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert run.stdout is not None
+        text = run.stdout.readline()
+        while text.count(".") < 2:
+            text += run.stdout.read(1)
+        memory, seconds = used(map(int, text.replace(".", " ").split()))
+        # the peak of the first, and the shared part once, not three times
+        assert 200e6 < memory < 350e6
+        assert 0 < seconds < 60
+    finally:
+        run.communicate("")
+    assert used([run.pid]) == (0, 0.0)
+    assert used([os.getpid()])[0] > 10 * M

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
+    from manyseed.orchestrator.submissions.forecast import Forecast
+    from manyseed.slurm.profile import Profile
 
 _DATA_COLUMNS = ("dataset", "classifier", "train", "test")
 _COUNT_COLUMNS = ("runs", "fits")
@@ -79,9 +82,10 @@ def plan(
     yes: bool = typer.Option(False, "--yes", "-y", help="With --drop: do not ask."),
     cluster: str | None = typer.Option(
         None,
-        metavar="local",
-        help="With --tune: search here, even on a login node.",
-        show_default="auto",
+        metavar="NAME",
+        help="Say what it takes on this cluster, a profile's name or file: tasks, memory, hours. "
+        "With --tune: local, to search here even on a login node.",
+        show_default=False,
     ),
     workers: int | None = typer.Option(
         None, min=1, help="With --tune: number of processes.", show_default="the available cores"
@@ -123,10 +127,11 @@ def plan(
 
     other_recipe = options["other_recipe"]
     options |= {"out": out, "set": settings, "walltime": walltime}
-    only_with("--tune", searching, cluster=cluster, workers=workers)
+    only_with("--tune", searching, workers=workers)
     only_with("--drop", dropping is not None, yes=yes)
     if fetching:
-        alone("--fetch", **options, dry_run=dry_run, tune=searching, drop=dropping, json=as_json)
+        options |= {"cluster": cluster, "json": as_json}
+        alone("--fetch", **options, dry_run=dry_run, tune=searching, drop=dropping)
         fetch(sweep_file)
         return
     if searching:
@@ -136,10 +141,11 @@ def plan(
         tune(sweep_file, as_json, cluster=cluster or "auto", workers=workers)
         return
     if dropping is not None:
-        alone("--drop", **options, json=as_json)
+        alone("--drop", **options, cluster=cluster, json=as_json)
         drop(sweep_file, yes, where=dropping, dry_run=dry_run)
         return
     hours = None if walltime is None else _parsed(walltime)
+    profile = None if cluster is None else _profile(cluster)
     settings = settings or []
     directory = out or Path(name_of(sweep_file, settings))
     require = None if other_recipe else require_code
@@ -159,6 +165,7 @@ def plan(
     too_long = []
     if hours is not None:
         too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()
+    there = None if profile is None else _forecast(change, SweepPaths(directory), profile)
     no_room = None
     if dry_run:
         try:
@@ -172,7 +179,11 @@ def plan(
             "no_room": None if no_room is None else str(no_room),
             "absent_weights": absent,
         }
-        print_json(change.summary() | done | problems)
+        on_cluster: dict[str, Any] = {}
+        if there is not None:
+            found = [asdict(each) for each in there if not isinstance(each, str)]
+            on_cluster = {"on_cluster": there if isinstance(there, str) else found}
+        print_json(change.summary() | done | problems | on_cluster)
         return
     columns, rows, total = _table(change.summary())
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
@@ -185,12 +196,13 @@ def plan(
     if not dry_run:
         say_notes(notes, *dry_plan(planned, directory))
     earlier = [] if other_recipe else of_earlier_code(paths, change)
-    for sentence in [*_sentences(change), *_beyond(too_long), *earlier]:
+    placed = [] if profile is None or there is None else _on_cluster(profile.name, there)
+    for sentence in [*_sentences(change), *placed, *_beyond(too_long), *earlier]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
-    for told in absent:
-        say(f"To plan this, and not only count it, weights are needed: {told}.")
+    for weights in absent:
+        say(f"To plan this, and not only count it, weights are needed: {weights}.")
     if dry_run:
         say("Nothing was written (--dry-run).")
         return
@@ -201,6 +213,48 @@ def plan(
     if following[0] == "submit" and "--cluster" not in following:
         _say_without_profile(paths)
     say_next("Next", *following)
+
+
+def _profile(name: str) -> Profile:
+    from manyseed.orchestrator.submissions.profiles import choose
+
+    if (profile := choose(name)) is None:
+        remedy = "name a profile; local applies only with --tune"
+        raise UserError("is no cluster", key="--cluster", value=name, remedy=remedy)
+    return profile
+
+
+def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Forecast] | str:
+    """Return what a plan takes on a cluster, or why that cannot be told."""
+    from manyseed.orchestrator.errors import UnavailableError
+    from manyseed.orchestrator.submissions.forecast import forecast
+    from manyseed.slurm import ClusterError, Refused
+
+    try:
+        return forecast(change, paths, profile)
+    except Refused as error:
+        return refused(error, file=profile.path).message
+    except (ClusterError, UnavailableError) as error:
+        return str(error)
+
+
+def _on_cluster(name: str, found: list[Forecast] | str) -> Iterator[str]:
+    """Yield what a plan takes on a cluster in words."""
+    if isinstance(found, str):
+        yield f"On {name}: cannot be told: {found}"
+        return
+    yield from (f"On {name}: {_taking(one)}" for one in found)
+
+
+def _taking(one: Forecast) -> str:
+    memory = "" if one.memory is None else f", {size(one.memory)} each"
+    waves = f" in {one.waves:,} waves" if one.waves > 1 else ""
+    return (
+        f"{counted(one.tasks, f'{one.resource.upper()} task')} of "
+        f"{counted(one.processes, 'process')}{memory}, {one.at_once:,} at once{waves}; about "
+        f"{duration(one.hours * 3600)} if nothing waits for others, the longest task "
+        f"{duration(one.task_hours * 3600)} of its {duration(one.walltime_hours * 3600)}."
+    )
 
 
 def _say_without_profile(paths: SweepPaths | None = None) -> None:

@@ -1,0 +1,91 @@
+"""What a plan takes on a cluster, before anything is submitted: tasks, memory, waves and hours."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import polars as pl
+
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.change import Change
+from manyseed.orchestrator.submissions import cluster, memory
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
+from manyseed.orchestrator.submissions.submission import submissions
+from manyseed.orchestrator.survey import survey
+from manyseed.slurm.discover import Cluster, discover
+from manyseed.slurm.profile import Profile, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The tasks of a resource class on a cluster, if nothing waits for jobs of other users."""
+
+    resource: str
+    tasks: int
+    processes: int  # training processes of a task; on whole nodes, of the smallest
+    memory: float | None  # bytes that a task asks for; None if the site decides
+    at_once: int  # tasks that run at once, as the profile and the nodes permit
+    waves: int
+    task_hours: float  # of the longest task
+    walltime_hours: float  # of the profile
+    hours: float  # until all are done
+
+
+def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Forecast]:
+    """Cut the missing runs of a plan into tasks as `submit` would; stacks are not known yet.
+
+    Raises as `cluster.shapes` and `discover`.
+    """
+    rows, earlier = change.added, []
+    if paths.is_sweep:
+        missing = survey(paths).with_state("missing")
+        rows = pl.concat([missing.select(rows.columns), rows], how="vertical_relaxed")
+        earlier = [one for one in submissions(paths) if one.cluster == profile.name]
+    costs = cost.seconds(change.after, change.observed, change.measuring)
+    classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
+    with scheduler_of(profile.slurm_conf).active():
+        discovered = discover()
+    profile, _ = memory.sized(profile, classes, earlier, (), discovered, auto=False)
+    shapes = cluster.shapes(profile, classes, discovered, 0)
+    identical = change.after.cells.filter("identical")["cell"]
+    is_copy = pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
+    times = (
+        cluster.cut(rows, costs, identical, shapes)
+        .join(costs.select("cell", "seconds"), on="cell")
+        .group_by("resource", "task")
+        .agg(pl.when(is_copy).then(0.0).otherwise("seconds").sum().alias("seconds"))
+    )
+    found = []
+    for name in classes:
+        resources, shape = profile.resources(name), shapes[name]
+        seconds = times.filter(resource=name)["seconds"] / shape.processes
+        room = _room(resources, shape.processes, discovered)
+        at_once = max(1, min(len(seconds), resources.parallelism or len(seconds), room))
+        longest = float(seconds.max() or 0.0)  # type: ignore[arg-type]
+        whole = max(longest, float(seconds.sum()) / at_once)
+        asked = memory.asked(resources) or None
+        found.append(
+            Forecast(
+                *(name, len(seconds), shape.processes, asked, at_once),
+                waves=math.ceil(len(seconds) / at_once),
+                task_hours=longest / 3600,
+                walltime_hours=resources.minutes / 60,
+                hours=whole / 3600,
+            )
+        )
+    return found
+
+
+def _room(resources: Resources, processes: int, there: Cluster) -> int:
+    """Return how many tasks fit on all nodes of their partitions at once, by cores or GPUs."""
+    tasks = 0
+    for part in there.asked(resources.options):
+        each = 1
+        if not resources.whole_node:
+            each = part.cores // (resources.cores or 1)
+            if resources.name == "gpu":
+                each = min(each, part.n_gpus // cluster.n_gpus(resources))
+        tasks += part.n_nodes * max(1, each)
+    return tasks

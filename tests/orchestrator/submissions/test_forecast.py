@@ -57,7 +57,7 @@ def test_a_cluster_that_is_away_or_unknown(
 ) -> None:
     file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
     for name in ("no-such-lab", "local"):
-        done = command("plan", file, "--out", out, "--cluster", name, check=False)
+        done = command("plan", file, "--out", out, "--cluster", name)
         assert done.returncode == 2
         assert name in done.stderr
         assert not out.exists()

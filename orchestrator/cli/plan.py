@@ -39,6 +39,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
+    from manyseed.orchestrator.plans.budget import Fitted, Limit
     from manyseed.orchestrator.plans.change import Change
     from manyseed.orchestrator.submissions.forecast import Forecast
     from manyseed.slurm.profile import Profile
@@ -64,6 +65,13 @@ def plan(
         None,
         metavar="TIME",
         help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
+        show_default=False,
+    ),
+    budget: str | None = typer.Option(
+        None,
+        metavar="LIMIT,…",
+        help="Plan the largest design that costs no more in all: 500gpuh, 1000coreh, 200GB, "
+        "10000files. Runs are cut first, then repeats.",
         show_default=False,
     ),
     fetching: bool = typer.Option(
@@ -118,6 +126,7 @@ def plan(
     from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import name_of
+    from manyseed.orchestrator.plans.budget import read
     from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.code import prepare_read
     from manyseed.orchestrator.plans.cost import beyond
@@ -126,7 +135,7 @@ def plan(
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
     other_recipe = options["other_recipe"]
-    options |= {"out": out, "set": settings, "walltime": walltime}
+    options |= {"out": out, "set": settings, "walltime": walltime, "budget": budget}
     only_with("--tune", searching, workers=workers)
     only_with("--drop", dropping is not None, yes=yes)
     if fetching:
@@ -146,8 +155,11 @@ def plan(
         return
     hours = None if walltime is None else _parsed(walltime)
     profile = None if cluster is None else _profile(cluster)
-    settings = settings or []
+    settings = [*(settings or [])]
     directory = out or Path(name_of(sweep_file, settings))
+    limits = () if budget is None else read(budget)
+    fitted = _fitted(limits, sweep_file, directory, settings) if limits else None
+    settings += () if fitted is None else fitted.settings
     require = None if other_recipe else require_code
     absent: list[str] = []
     with one_core(SweepPaths(directory), "reading the data, and trying code of your own,"):
@@ -183,7 +195,8 @@ def plan(
         if there is not None:
             found = [asdict(each) for each in there if not isinstance(each, str)]
             on_cluster = {"on_cluster": there if isinstance(there, str) else found}
-        print_json(change.summary() | done | problems | on_cluster)
+        kept = {} if fitted is None else {"budget": fitted.to_json()}
+        print_json(change.summary() | done | problems | on_cluster | kept)
         return
     columns, rows, total = _table(change.summary())
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
@@ -197,7 +210,8 @@ def plan(
         say_notes(notes, *dry_plan(planned, directory))
     earlier = [] if other_recipe else of_earlier_code(paths, change)
     placed = [] if profile is None or there is None else _on_cluster(profile.name, there)
-    for sentence in [*_sentences(change), *placed, *_beyond(too_long), *earlier]:
+    cut = [] if fitted is None else fitted.sentences(limits)
+    for sentence in [*_sentences(change), *cut, *placed, *_beyond(too_long), *earlier]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
@@ -213,6 +227,24 @@ def plan(
     if following[0] == "submit" and "--cluster" not in following:
         _say_without_profile(paths)
     say_next("Next", *following)
+
+
+def _fitted(
+    limits: Sequence[Limit], sweep_file: Path, directory: Path, settings: list[str]
+) -> Fitted:
+    """Return the largest design within a budget; weights that are absent do not matter for it."""
+    from manyseed.jobs.classifiers.features import counting
+    from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.plans.budget import fit
+    from manyseed.orchestrator.plans.planning import plan_change
+
+    def price(further: Sequence[str]) -> dict[str, Any]:
+        return plan_change(sweep_file, directory, [*settings, *further]).summary()
+
+    with ExitStack() as stack:
+        if not SweepPaths(directory).is_sweep:
+            stack.enter_context(counting())
+        return fit(limits, read_sweep_file(sweep_file, settings), price)
 
 
 def _profile(name: str) -> Profile:

@@ -372,7 +372,8 @@ class Resolver:
         axes = self._axes(hparams_of, axis, value, where)
         if any(self._takes(each, hparams_of, axes) for each in self.pairs.values()):
             rule = toml_value({by: names[by], axis: value})
-            remedies.append(f"or leave these runs out: exclude = [{rule}]")
+            other = "or " if remedies else ""
+            remedies.append(f"{other}leave these runs out: exclude = [{rule}]")
         return refused(
             error,
             file=self._path,

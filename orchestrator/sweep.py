@@ -861,6 +861,8 @@ class Sweep:
         cluster: str = "auto",
         dask: str = "threads",
         workers: int | None = None,
+        page: bool = False,
+        after_training: bool = False,
     ) -> Submission | None:
         """Submit the analysis as one job; return None if the same one already waits or runs.
 
@@ -871,11 +873,29 @@ class Sweep:
         cluster : str
             A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
             class.
+        page : bool
+            Write the page, too, then call the profile's ``on-end``.
+        after_training : bool
+            Begin when all jobs of the cluster that train have ended, however they did. Replaces an
+            analysis that has not begun.
         """
         from manyseed.orchestrator.analyses.execution import submit
 
         _require_options(options)
-        return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
+        jobs = [
+            job.id.partition("_")[0]
+            for one in (self.running() if after_training else ())
+            for job in one.jobs().values()
+        ]
+        return submit(
+            self.paths,
+            options,
+            cluster=cluster,
+            dask=dask,
+            workers=workers,
+            page=page,
+            after=[*dict.fromkeys(jobs)],
+        )
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""

@@ -51,6 +51,7 @@ class Tasks:
     parallelism: int | None = None
     """Maximum number of tasks of an array that run at once. Default: the profile's, or all."""
     signal_seconds: int = 120  # minimum time between the signal to end and the walltime
+    after: Sequence[str] = ()  # jobs that must have ended, however they did, before these start
 
 
 def submit_array(
@@ -184,6 +185,8 @@ def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks
     python = f"{resources.python or shlex.quote(sys.executable)} -P"
     container = f"{resources.container} " if resources.container else ""
     options: dict[str, object] = {**resources.options, **resources.extra, "requeue": True}
+    if tasks.after:
+        options["dependency"] = f"afterany:{':'.join(tasks.after)}"
     if resources.whole_node:
         options["exclusive"] = True
         if not any(key.startswith("mem") for key in options):

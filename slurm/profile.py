@@ -60,7 +60,7 @@ _RESERVED = {
 }
 KEYS: Mapping[str, type] = {
     **dict.fromkeys(("setup", "modules"), list),
-    **dict.fromkeys(("setup-file", "python", "container"), str),
+    **dict.fromkeys(("setup-file", "python", "container", "on-end"), str),
     "whole-node": bool,
     **dict.fromkeys(("parallelism", "processes-per-gpu", "max-jobs"), int),
     "extra": dict,
@@ -91,7 +91,8 @@ _TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re
 class Resources:
     """What the jobs of a resource class request.
 
-    `options` are sbatch's, without the two dashes; `minutes` is the walltime; `parallelism` is how
+    `options` are sbatch's, without the two dashes; `minutes` is the walltime; `on_end` is a command
+    that a sweep which analyses itself calls at its end; `parallelism` is how
     many tasks of an array may run at once, and `max_jobs` how many may wait or run; None leaves
     them to the site.
     """
@@ -104,6 +105,7 @@ class Resources:
     modules: tuple[str, ...] = ()
     python: str | None = None
     container: str | None = None
+    on_end: str | None = None
     whole_node: bool = False
     parallelism: int | None = None
     processes_per_gpu: int = 1
@@ -113,7 +115,7 @@ class Resources:
     @property
     def secrets(self) -> list[str]:
         """What in the lines that job scripts copy looks like a secret: names, never values."""
-        lines = (*self.setup, self.python or "", self.container or "")
+        lines = (*self.setup, *filter(None, (self.python, self.container, self.on_end)))
         found = (match for line in lines for match in _SECRET.finditer(line))
         return list(dict.fromkeys(match[1] or "an address with a password" for match in found))
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.upkeep import publish_finished
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import arrays, local, processes
+from manyseed.slurm import arrays, commands, local, processes
 from manyseed.slurm.profile import Profile
 
 
@@ -108,6 +109,7 @@ def alone(paths: SweepPaths) -> Iterator[Lease]:
 
 _FUNCTION = "manyseed.orchestrator.analyses.execution:run"
 _REPORT_SECONDS = 1.0
+_HOOK_SECONDS = 60.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 """An attempt asked to stop within this time of its walltime is stopped because of the walltime."""
 
@@ -119,12 +121,15 @@ def submit(
     cluster: str,
     dask: str,
     workers: int | None,
+    page: bool = False,
+    after: Sequence[str] = (),
 ) -> Submission | None:
     """Submit an analysis; return None if one with the same request waits or runs.
 
     `options`: by default the sweep's conventions. `cluster`: a cluster profile, its file, or auto;
     the job asks for the resources of its ``cpu`` class. `dask`: what computes within the job.
-    `workers`: threads or processes there; by default the job's cores.
+    `workers`: threads or processes there; by default the job's cores. `page`: whether to write the
+    page, too. `after`: jobs to wait for; an analysis that has not begun is replaced.
     """
     from manyseed.orchestrator.computing.analysis import check
     from manyseed.orchestrator.computing.conventions import conventions
@@ -133,13 +138,16 @@ def submit(
     profile = of_slurm(cluster)
     options = options or conventions(paths)
     check(paths, options)
-    request = AnalysisRequest(to_json(options), dask, workers)
+    request = AnalysisRequest(to_json(options), dask, workers, page)
     paths.analyses.mkdir(parents=True, exist_ok=True)
     with locked(paths.lock, "submitting an analysis") as lease:
         before = last_job(paths)
         if before is not None:
             ((task,),) = tasks_of([before], fresh=True)
-            if task.is_alive:
+            if after and task.job_id and task.state in ("waiting", "held"):
+                with before.scheduler.active():
+                    commands.cancel([task.job_id])
+            elif task.is_alive:
                 if before.intent.request == request:
                     return None
                 raise UserError(
@@ -148,11 +156,16 @@ def submit(
                     remedy=f"wait for it, or end it with: scancel {task.job_id}",
                 )
         number = 1 if before is None else before.number + 1
-        return _submit(paths, paths.analysis_job(number), profile, request, lease)
+        return _submit(paths, paths.analysis_job(number), profile, request, lease, after)
 
 
 def _submit(
-    paths: SweepPaths, folder: Path, profile: Profile, request: AnalysisRequest, lease: Lease
+    paths: SweepPaths,
+    folder: Path,
+    profile: Profile,
+    request: AnalysisRequest,
+    lease: Lease,
+    after: Sequence[str],
 ) -> Submission:
     name = unique_name(paths, "analysis")
     lease.check()
@@ -169,14 +182,19 @@ def _submit(
     submission = Submission(folder, intent)
     submission.files.attempts.mkdir(parents=True)
     intent.write(folder)
-    arguments = [[str(paths.directory.resolve()), folder.name]]
-    submit_arrays(submission, profile, _FUNCTION, lambda _: arguments, lease.check)
+    hook = profile.resources("cpu").on_end if request.page else None
+    arguments = [[str(paths.directory.resolve()), folder.name, *filter(None, [hook])]]
+    submit_arrays(submission, profile, _FUNCTION, lambda _: arguments, lease.check, after=after)
     return submission
 
 
-def run(directory: str, number: str) -> str:
-    """Analyse, in a job; return how it ended: finished, or stopped with all of its work left."""
+def run(directory: str, number: str, on_end: str = "") -> str:
+    """Analyse, in a job; return how it ended: finished, or stopped with all of its work left.
+
+    `on_end`: a command of the shell, called when it has ended for good.
+    """
     from manyseed.orchestrator.computing.tables import from_json
+    from manyseed.orchestrator.sweep import Sweep
 
     paths = open_sweep(Path(directory))
     files = SubmissionPaths(paths.analysis_job(int(number)))
@@ -200,6 +218,8 @@ def run(directory: str, number: str) -> str:
         analyze(
             paths, options, dask=request.dask, workers=request.workers, progress=attempt.progress
         )
+        if request.page:
+            Sweep(paths.directory).report(tell=lambda text: print(text, file=sys.stderr))
     except BaseException as error:
         # worker processes receive the signal, too, and may end first
         if not processes.received():
@@ -212,9 +232,25 @@ def run(directory: str, number: str) -> str:
             reason = f"the walltime, {minutes:.0f} min, is too short: give more time in the profile"
             code = UnavailableError.exit_code
         attempt.end("broken", reason, code)
+        _call(on_end, paths, "broken", reason)
         raise RuntimeError(reason) from error
     attempt.end("finished", "", 0)
+    _call(on_end, paths, "finished", "")
     return "finished"
+
+
+def _call(command: str, paths: SweepPaths, state: str, reason: str) -> None:
+    """Call the command that a profile has for the end; its failure changes nothing."""
+    if not command:
+        return
+    told = {"DIR": paths.directory, "STATE": state, "REASON": reason, "REPORT": paths.report}
+    env = {**os.environ, **{f"MANYSEED_{name}": str(value) for name, value in told.items()}}
+    try:
+        done = subprocess.run(["bash", "-c", command], env=env, timeout=_HOOK_SECONDS, check=False)
+        if done.returncode:
+            print(f"on-end ended with code {done.returncode}", file=sys.stderr)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"on-end: {error}", file=sys.stderr)
 
 
 def _ending(error: BaseException) -> tuple[str, int]:

@@ -191,7 +191,7 @@ def analyze(
     if wait and (cluster is None or dask == "slurm"):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
-    asked = _options(sweep, metrics=names(metrics), own=metric, **options)
+    asked = own_options(sweep, metrics=names(metrics), own=metric, **options)
     is_here = cluster in (None, LOCAL) or (cluster == AUTO and not available())
     if cluster is not None and not is_here and dask != "slurm":
         job = _submit(sweep, asked, cluster, dask, workers, quiet=as_json)
@@ -262,7 +262,7 @@ def say_report(page: Path) -> None:
 
 def analyze_and_report(sweep: Sweep, metric: list[str] | None, cluster: str | None = None) -> Path:
     """Analyse, in a job if a cluster is given, and write the report; return the page's path."""
-    options = _options(sweep, own=metric)
+    options = own_options(sweep, own=metric)
     if cluster is None:
         _analyze(sweep, options, None)
     else:
@@ -276,7 +276,7 @@ def _warn(text: str) -> None:
     say(text, style="yellow", to=errors)
 
 
-def _options(sweep: Sweep, **asked: Any) -> Options:
+def own_options(sweep: Sweep, **asked: Any) -> Options:
     """Return the conventions of the analysis; users' metrics are found in the current folder."""
     from manyseed.orchestrator.computing.conventions import conventions, find_modules_here
 

@@ -39,6 +39,7 @@ from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unread
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
 if TYPE_CHECKING:
+    from manyseed.analysis.options import Options
     from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
@@ -199,6 +200,12 @@ def run(
     out: Out = None,
     settings: Settings = None,
     metric: OwnMetrics = None,
+    detach: bool = typer.Option(
+        False,
+        "--detach",
+        help="On a cluster: return when all is submitted; a job that waits for the training "
+        "analyses it and writes the page.",
+    ),
     **options: Any,
 ) -> None:
     """Plan, train, analyse and report; resume a sweep that exists.
@@ -214,7 +221,7 @@ def run(
 
         manyseed run sweep.toml --cluster mycluster
     """
-    from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
+    from manyseed.orchestrator.cli.analyze import analyze_and_report, own_options, say_report
     from manyseed.orchestrator.cli.answers import in_short
     from manyseed.orchestrator.grids.loading import name_of
     from manyseed.orchestrator.paths import SweepPaths
@@ -240,6 +247,7 @@ def run(
     again += ["--cluster", cluster] if cluster != AUTO else []
     again += ["--workers", workers] if workers else []
     again += ["--other-recipe"] if other_recipe else []
+    again += ["--detach"] if detach else []
     again += [word for each in metric or [] for word in ("--metric", each)]
     # reports errors in the file before any others
     asked = plan_change(sweep_file, directory, settings)
@@ -248,6 +256,8 @@ def run(
     name = LOCAL if cluster == AUTO and workers else cluster
     profile = choose(name, last=last_intent(SweepPaths(directory)))
     where = LOCAL if profile is None else str(profile.path)
+    if detach and profile is None:
+        raise UserError("applies only on a cluster", key="--detach", remedy="give --cluster NAME")
     if profile is None:
         require_packages(
             asked.after, asked.after.cells.join(asked.added, on="cell", how="semi").sort("cell")
@@ -265,6 +275,9 @@ def run(
         say(sentence, style="yellow")
     search(sweep, where if profile is None else AUTO, workers)
     submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
+    if detach:
+        _say_detached(sweep, submission, own_options(sweep, own=metric), where)
+        return
     running = sweep.running()
     if submission is not None:
         say_gpu(submission)
@@ -307,6 +320,20 @@ def run(
         say_training("Continue with", sweep.paths, "resume")
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
+
+
+def _say_detached(
+    sweep: Sweep, submission: Submission | None, options: Options, cluster: str
+) -> None:
+    """Submit the analysis after the training, and report both."""
+    if submission is not None:
+        _say_submitted(sweep, submission, failed=False)
+    sweep.submit_analysis(options, cluster=cluster, page=True, after_training=True)
+    if (job := sweep.analysis_job()) is not None:
+        then = " when the training has ended" if sweep.is_running else ""
+        say(f"Job {job.job} analyses it and writes the page{then}.")
+    if submission is None:
+        say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def _stop(sweep: Sweep) -> None:

@@ -238,15 +238,16 @@ def submit_arrays(
     arguments: Callable[[TaskArray], list[list[str]]],
     check: Callable[[], None],
     again: str = "",
+    after: Sequence[str] = (),
 ) -> None:
     """Submit the arrays of a submission whose intent is on disk, as `submit_jobs` does.
 
     What SLURM refuses is told as a user's error; if it took nothing, the folder goes. `again` is
-    the command that submits the rest, for messages.
+    the command that submits the rest, for messages. `after`: as in `slurm.arrays.Tasks`.
     """
     remember(profile)
     try:
-        submit_jobs(submission, profile, function, arguments, check)
+        submit_jobs(submission, profile, function, arguments, check, after=after)
     except ClusterUnavailable as error:
         # it may have received the job all the same: the next look finds it by name
         retry = f"\n  when it answers again: {again}" if again else ""
@@ -269,12 +270,13 @@ def submit_jobs(
     arguments: Callable[[TaskArray], list[list[str]]],
     check: Callable[[], None] = lambda: None,
     signal_seconds: int | None = None,
+    after: Sequence[str] = (),
 ) -> None:
     """Submit the arrays of a submission and note their jobs; raises as `arrays.submit_array`.
 
     Each job calls `function`, given as ``module:name``, with its own of the `arguments` of its
     array. `check` is called before each array, and raises if this process may submit no more.
-    `signal_seconds`: by default `SIGNAL_SECONDS`.
+    `signal_seconds`: by default `SIGNAL_SECONDS`. `after`: as in `slurm.arrays.Tasks`.
     """
     from manyseed.slurm.arrays import Tasks, submit_array
 
@@ -290,7 +292,7 @@ def submit_jobs(
         check()
         each = arguments(array)
         seconds = signal_seconds or SIGNAL_SECONDS
-        tasks = Tasks(function, each, array.name, comment, signal_seconds=seconds)
+        tasks = Tasks(function, each, array.name, comment, signal_seconds=seconds, after=after)
         submit_array(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()
 

@@ -115,6 +115,7 @@ class AnalysisRequest:
     options: Mapping[str, object]  # as returned by `orchestrator.computing.tables.to_json`
     dask: str  # the Dask scheduler
     workers: int | None  # number of threads or processes
+    page: bool = False  # whether to write the page afterwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,8 @@ class Intent:
         """Write it to a submission's folder, without the fields that have their defaults."""
         value = asdict(self)
         kept = {key: value[key] for key, default in _DEFAULTS.items() if value[key] != default}
+        if self.request is not None and not self.request.page:
+            del kept["request"]["page"]
         write_json(SubmissionPaths(folder).intent, kept)
 
 
@@ -237,6 +240,7 @@ def _request(key: str, value: Any) -> AnalysisRequest | None:
         options=_mapping("options", given["options"]),
         dask=_text("dask", given["dask"]),
         workers=None if workers is None else _count("workers", workers),
+        page=given.get("page") is True,
     )
 
 

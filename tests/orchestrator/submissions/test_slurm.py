@@ -464,3 +464,45 @@ def test_a_sweep_grows_on_a_cluster_and_goes_on_where_it_was_interrupted(
     there.compact()
     here.compact()
     assert_equal(stored(there), stored(here))
+
+
+def test_run_returns_and_the_cluster_analyses_and_tells(
+    profile: str, slurm: Slurm, tmp_path: Path, small_tasks: None
+) -> None:
+    """``run --detach``: the analysis waits for the training, is replaced, and calls the hook."""
+    told = tmp_path / "told"
+    hook = f'[cpu]\non-end = "echo $MANYSEED_STATE $MANYSEED_DIR > {told}; exit 3"\n'
+    text = Path(profile).read_text()
+    file, out = write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep"
+    again = ("run", file, "--out", out, "--cluster", profile, "--detach")
+    # nothing may start before both have been submitted
+    write(Path(profile), 'begin = "now+1hour"\n' + text.replace("[cpu]\n", hook))
+    done = command(*again)
+    assert done.returncode == 0, done.output
+    sweep = Sweep(out)
+    first = sweep.analysis_job()
+    assert first is not None
+    assert first.state == "waiting"
+    assert f"Job {first.job} analyses it and writes the page when" in done.stdout
+    assert f"Analysis: job {first.job} waiting" in command("status", out).stdout
+    shown = slurm.cluster.command(["scontrol", "-o", "show", "job", first.job])
+    (array,) = {job.id.partition("_")[0] for job in sweep.submissions()[0].jobs().values()}
+    assert f"Dependency=afterany:{array}" in shown
+    slurm.cluster.command(["scancel", *{job.id for job in sweep.submissions()[0].jobs().values()}])
+    wait_until(lambda: not sweep.is_running, "the end of the cancelled tasks")
+    # what was cancelled is submitted again, and another analysis waits for it
+    write(Path(profile), text.replace("[cpu]\n", hook))
+    done = command(*again)
+    assert done.returncode == 0, done.output
+    second = sweep.analysis_job()
+    assert second is not None
+    assert second.job != first.job
+    wait_until(told.exists, "the hook")
+    state = sweep.status()
+    assert state["runs"]["missing"] == 0, report(sweep)
+    assert told.read_text() == f"finished {out}\n"
+    assert state["report"] == str(sweep.paths.report)
+    job = sweep.analysis_job()
+    assert job is not None
+    wait_until(lambda: "code 3" in Path(job.log).read_text(), "the hook's failure in the log")
+    assert command("run", file, "--out", out, "--cluster", "local", "--detach").returncode == 2

@@ -11,7 +11,7 @@ from manyseed.analysis.counts import counted
 from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record
-from manyseed.orchestrator.errors import DamagedFile, UserError, command
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions.submission import (
@@ -19,6 +19,7 @@ from manyseed.orchestrator.submissions.submission import (
     lost_failures,
     lost_files,
     submissions,
+    tasks_of,
     training,
 )
 from manyseed.orchestrator.survey import STATES, survey
@@ -31,6 +32,7 @@ from manyseed.orchestrator.tasks.attempts import (
     valid_failures,
 )
 from manyseed.orchestrator.tasks.intent import FAILURES, LOG, SubmissionPaths
+from manyseed.orchestrator.tasks.task import held_rows
 from manyseed.slurm.local import LocalJob
 
 _TAIL_BYTES = 20_000
@@ -194,11 +196,53 @@ def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
             yield file, text
 
 
+_ENDED = {
+    "finished": "gave it up",
+    "stopped": "was stopped",
+    "broken": "broke",
+    "killed": "was killed",
+    "gone": "is gone, and SLURM knows nothing of it",
+    "cancelled": "was cancelled",
+    "failed": "failed",
+    "timeout": "reached its walltime",
+    "out_of_memory": "was killed for memory",
+    "node_fail": "was lost with its node",
+    "preempted": "was preempted",
+}
+
+
+def _why(paths: SweepPaths, group: int, row: int) -> str:
+    """Say why a run is missing: what the task that has it waits for, or how that ended."""
+    resume, silent = training(paths, "resume"), ""
+    listed = submissions(paths)
+    try:
+        states = tasks_of(listed)
+    except UnavailableError as error:
+        silent, states = f" ({error})", tasks_of(listed, ask=False)
+    for submission, tasks in reversed([*zip(listed, states, strict=True)]):
+        for task in tasks:
+            rows = held_rows([submission.files.task(task.number)])
+            if rows.filter(group=group, row=row).is_empty():
+                continue
+            job = f", job {task.job_id}" if task.job_id else ""
+            name = f"task {submission.number}/{task.number}{job},"
+            note = f": {task.note}" if task.note not in ("", "None") else ""
+            if submission.files.stop.exists() and task.is_alive:
+                return f"{name} was asked to stop; then: {resume}{silent}"
+            if task.state == "running":
+                return f"{name} trains, and has finished {task.done:,} runs{silent}"
+            if task.is_alive:
+                return f"{name} {'waits' if task.state == 'waiting' else 'is held'}{note}{silent}"
+            reason = f": {task.last.reason}" if task.last.reason else note
+            return f"{name} {_ENDED.get(task.state, task.state)}{reason}; {resume}{silent}"
+    return f"it was never submitted: {training(paths, 'submit')}{silent}"
+
+
 def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return the state of a run that the store does not hold.
 
-    Returns `stored`: its status, and whether only a journal holds it. `failed`: why it failed,
-    where, how often, and what to do; empty if it did not.
+    Returns `stored`: its status, whether only a journal holds it, or why none does. `failed`: why
+    it failed, where, how often, and what to do; empty if it did not.
     """
     planned, state = find_run(paths, address), survey(paths)
     place = (planned.spec.number, planned.row)
@@ -206,7 +250,8 @@ def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict
     status = {code: name for name, code in STATES.items()}[code]
     if place not in state.failures:
         is_there = status in ("done", "copy")
-        return {"status": status, **({"journal": "not published yet"} if is_there else {})}, {}
+        more = {"journal": "not published yet"} if is_there else {"why": _why(paths, *place)}
+        return {"status": status, **more}, {}
     identity = state.plan.identity
     every = [one for one in valid_failures(paths, identity) if (one.group, one.row) == place]
     last, folder = every[-1], every[-1].file.parent

@@ -162,7 +162,9 @@ def test_a_run_that_is_not_there_yet_cannot_be_compared(quick, tmp_path):
     plan_sweep(quick.paths.sweep_file, tmp_path / "fresh")
     with pytest.raises(UserError, match="not published yet"):
         Sweep(tmp_path / "fresh").rerun("0:0:0")
-    assert Sweep(tmp_path / "fresh").show("0:0:0")["stored"]["status"] == "missing"
+    stored = Sweep(tmp_path / "fresh").show("0:0:0")["stored"]
+    assert stored["status"] == "missing"
+    assert stored["why"].startswith("it was never submitted: manyseed submit ")
 
 
 def test_dropped_cells_are_out_for_good_and_the_others_untouched(copy):

@@ -226,7 +226,8 @@ def _why(paths: SweepPaths, group: int, row: int) -> str:
                 continue
             job = f", job {task.job_id}" if task.job_id else ""
             name = f"task {submission.number}/{task.number}{job},"
-            note = f": {task.note}" if task.note not in ("", "None") else ""
+            is_told = task.note not in ("", "None") and task.state != "cancelled"
+            note = f": {task.note}" if is_told else ""
             if submission.files.stop.exists() and task.is_alive:
                 return f"{name} was asked to stop; then: {resume}{silent}"
             if task.state == "running":

@@ -307,6 +307,8 @@ def export(
 @takes(
     "importing:import_predictions",
     *("out", "dataset", "classifier", "truth", "runs", "probability", "probabilities"),
+    *("columns", "key", "name"),
+    name={"metavar": "PATTERN"},
     truth={"metavar": "FILE"},
     runs={"metavar": "TABLE"},
     probability={"metavar": "softmax|ovr|none"},
@@ -339,6 +341,13 @@ def import_(
         help="The names of entries in NPZ and PyTorch files: scores=preds,y_true=targets.",
         show_default=False,
     ),
+    map_: Path | None = typer.Option(
+        None,
+        "--map",
+        metavar="FILE",
+        help="A TOML file with any of these options, for files of one kind: name, columns, key, …",
+        show_default=False,
+    ),
     **options: Any,
 ) -> None:
     """Make a sweep directory from predictions that were made elsewhere.
@@ -365,13 +374,22 @@ def import_(
         manyseed import imported seed-3.npz seed-4.npz
 
         manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
+
+        manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
     from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.classes import FLOOR
+    from manyseed.orchestrator.importing.mapping import read_map
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])
+    options |= {"columns": _pairs(columns or [], "--columns"), "key": _pairs(key or [], "--key")}
+    options["classifier"] = name
+    for option, value in ({} if map_ is None else read_map(map_)).items():
+        if options[option] in (None, False, {}, "softmax"):  # what is given counts more
+            options[option] = value
+    name = options["classifier"]
     files = files or []
     into = _into(files, out)
     unnamed = files[1:] if into else files
@@ -387,10 +405,7 @@ def import_(
     floored = import_predictions(
         unnamed,
         directory,
-        classifier=name,
         classifiers=of_each,
-        columns=_pairs(columns or [], "--columns"),
-        key=_pairs(key or [], "--key"),
         adding=into is not None,
         **options,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,9 +34,11 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.directory import write_sweep
+from manyseed.orchestrator.importing.mapping import Pattern
 from manyseed.orchestrator.importing.matching import add_runs, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
+    Entries,
     Names,
     prediction_file,
     unreadable,
@@ -73,6 +76,7 @@ def import_predictions(
     probabilities: bool = False,
     columns: Mapping[str, str] | None = None,
     key: Mapping[str, str] | None = None,
+    name: str | None = None,
     adding: bool = False,
 ) -> int:
     """Make a sweep directory from files of predictions; ``docs/import.md`` describes them.
@@ -105,6 +109,10 @@ def import_predictions(
         ``{"truth": "label", "confidence": "p_{class}"}``; further columns are then not read.
     key : mapping of str to str
         The same of entries in NPZ and PyTorch files: ``{"scores": "preds"}``.
+    name : str
+        What the paths of files say: ``{classifier}/seed-{run}.csv``, with any of dataset,
+        classifier, repeat, run, hparams and others; ``*`` for anything. Folders are then searched
+        at any depth for files that match.
     adding : bool
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
@@ -123,9 +131,10 @@ def import_predictions(
     """
     require_one_of(probability, PROBABILITIES, "unknown", key="--probability")
     asked = cast(Probability, probability)
-    for option, name in (("--dataset", dataset), ("--classifier", classifier)):
-        if not isinstance(name, str | None):
-            raise UserError(f"must be text, not {type(name).__name__}", key=option)
+    texts = {"--dataset": dataset, "--classifier": classifier, "--name": name}
+    for option, text in texts.items():
+        if not isinstance(text, str | None):
+            raise UserError(f"must be text, not {type(text).__name__}", key=option)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
@@ -135,20 +144,29 @@ def import_predictions(
     _require_named(columns, (*OWN, "confidence"), "--columns")
     _require_named(key, (*ENTRIES, *ALSO), "--key")
     truths: list[Path] = []
+    pattern = None if name is None else Pattern(name)
     if not dataset and (folder := next((file for file in files if _is_folder(file)), None)):
         dataset = folder.resolve().name
+    if pattern is not None:
+        files = [*pattern.files(files, FORMATS)]
     files = [one for file in files for one in _spread(file, truths)]
     named: list[tuple[Path | InMemory, Names]]
-    named = [(file, Names(dataset, classifier)) for file in files]
-    for name, listed in (classifiers or {}).items():
+    of_paths: dict[Path, dict[str, Any]] = {}
+    if pattern is None:
+        named = [(file, Names(dataset, classifier)) for file in files]
+    else:
+        of_paths = {file: pattern.read(file) or {} for file in files}
+        named = [(file, _names(of_paths[file], dataset, classifier)) for file in files]
+        of_paths = {file: _attributes(found) for file, found in of_paths.items()}
+    for of_name, listed in (classifiers or {}).items():
         if isinstance(listed, str | Path):
-            raise UserError("must be a list of files", key=f"classifiers[{toml_value(name)}]")
+            raise UserError("must be a list of files", key=f"classifiers[{toml_value(of_name)}]")
         paths = [
             one
             for file in listed
             for one in _spread(Path(file) if isinstance(file, str) else file, truths)
         ]
-        named += [(file, Names(dataset, name)) for file in paths]
+        named += [(file, Names(dataset, of_name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
@@ -166,12 +184,12 @@ def import_predictions(
             remedy="import arrays, tables with OpenML's columns, or one exported file at a time",
         )
     (kind,) = kinds
-    for given, name, of in ((columns, "--columns", "table"), (key, "--key", "arrays")):
+    for given, option, of in ((columns, "--columns", "table"), (key, "--key", "arrays")):
         if given and kind != of:
             what = "CSV and Parquet tables" if of == "table" else "NPZ and PyTorch files"
             remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
             remedy = remedy if kind in ("table", "arrays") else "leave it out"
-            raise UserError(f"is for {what}", file=files[0], key=name, remedy=remedy)
+            raise UserError(f"is for {what}", file=files[0], key=option, remedy=remedy)
     if adding and kind != "arrays":
         raise UserError(
             "only files of arrays can be added to a sweep: NPZ, NPY and PyTorch files",
@@ -186,7 +204,15 @@ def import_predictions(
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
-            entries = [openml(files, named[0][1], tuple((columns or {}).items()))]
+            theirs = tuple((columns or {}).items())
+            by_names: dict[Names, list[Path]] = {}
+            for file, (_, names) in zip(files, named, strict=True):
+                by_names.setdefault(names, []).append(file)
+            values = {file: tuple(found.items()) for file, found in of_paths.items()}
+            entries = [
+                openml(some, names, theirs, [values.get(each, ()) for each in some])
+                for names, some in by_names.items()
+            ]
         else:
             _allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
@@ -197,14 +223,39 @@ def import_predictions(
             )
             keys = key or NOTHING
             entries = [
-                entries_of(
-                    opened_as_held(file, scratch, stack, keys), more, names, asked, probabilities
+                _with(
+                    entries_of(
+                        *(opened_as_held(file, scratch, stack, keys), more, names, asked),
+                        probabilities,
+                    ),
+                    {} if isinstance(file, InMemory) else of_paths.get(file, {}),
                 )
                 for file, names in named
             ]
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
-        return write(joined(sources) if kind == "arrays" else sources, directory)
+        are_joined = kind == "arrays" or (kind == "table" and pattern is not None)
+        return write(joined(sources) if are_joined else sources, directory)
+
+
+def _names(found: Mapping[str, Any], dataset: str | None, classifier: str | None) -> Names:
+    return Names(found.get("dataset", dataset), found.get("classifier", classifier))
+
+
+def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name in ATTRIBUTES}
+
+
+def _with(entries: Entries, found: Mapping[str, Any]) -> Entries:
+    """Return entries of arrays with what the file's path says of all its runs."""
+    for name in found:
+        if name in entries.attributes:
+            raise UserError("stands in the file and in its path", file=entries.file, key=name)
+    if "run" in found and entries.n_runs > 1:
+        what = f"holds {entries.n_runs:,} runs, but its path names one"
+        raise UserError(what, file=entries.file, key="--name", remedy="leave out {run}")
+    more = {name: [value] * entries.n_runs for name, value in found.items()}
+    return replace(entries, attributes={**entries.attributes, **more})
 
 
 def import_arrays(

@@ -44,6 +44,8 @@ CLASS = "{class}"
 """Stands for the class in the names of confidences that a user gives."""
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
+Values = tuple[tuple[str, Any], ...]
+"""Columns that a file lacks, and their one value: what its path says."""
 MAX_ROWS = 200_000_000
 
 
@@ -124,8 +126,12 @@ def _unheard() -> Iterator[None]:
         os.close(kept)
 
 
-def openml(paths: Sequence[Path], names: Names, columns: Columns = ()) -> Entries:
+def openml(
+    paths: Sequence[Path], names: Names, columns: Columns = (), values: Sequence[Values] = ()
+) -> Entries:
     """Open files with OpenML's columns, each with one run or, if it has a column run, several.
+
+    `values`: of each file.
 
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
     it, and all of them form the test set. Only one file at a time is held in memory.
@@ -133,8 +139,9 @@ def openml(paths: Sequence[Path], names: Names, columns: Columns = ()) -> Entrie
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
     class_names, has_confidences = _classes(paths, columns)
+    values = values or [()] * len(paths)
     for number, path in enumerate(paths):
-        for (repeat, run), frame in _runs(path, number, columns).items():
+        for (repeat, run), frame in _runs(path, number, columns, values[number]).items():
             first_row = frame.row(0, named=True)
             keys.append(
                 pl.DataFrame(
@@ -173,7 +180,9 @@ def openml(paths: Sequence[Path], names: Names, columns: Columns = ()) -> Entrie
         for position in positions.tolist():
             row = table.row(position, named=True)
             path = paths[row["file"]]
-            frame = _runs(path, row["file"], columns)[order[row["repeat"]], row["run"]]
+            number = row["file"]
+            runs = _runs(path, number, columns, values[number])
+            frame = runs[order[row["repeat"]], row["run"]]
             labels.append(_codes(frame["prediction"], class_names, "prediction", path))
             if has_confidences:
                 one_run = _scores(frame, class_names, labels[-1], path)
@@ -272,13 +281,17 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
 
 
 @lru_cache(maxsize=1)
-def _frame(path: Path, named: Columns) -> pl.DataFrame:
+def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     """Read and check a file; the last one read is cached."""
     given = dict(named)
     frame = read_frame(path, [given.get(name, name) for name in _LABELS])
     found = frame
     if named:
         frame = _renamed(frame, given, path)
+    for name, value in values:
+        if name in frame.columns:
+            raise UserError("is a column, and a part of the path", file=path, key=name)
+        frame = frame.with_columns(pl.lit(value).alias(name))
     if "truth" not in frame.columns and "correct" in frame.columns:
         frame = frame.rename({"correct": "truth"})
     if named and "prediction" not in frame.columns:
@@ -344,6 +357,7 @@ def _renamed(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> pl.Da
         found = {name: match[1] for name in frame.columns if (match := form_of.fullmatch(name))}
         if form == CLASS:  # of all columns, those that are named like a class
             held = [name for name, own in names.items() if own in ("truth", "correct")]
+            held = held or [name for name in ("truth", "correct") if name in frame.columns]
             seen = {str(value) for name in held for value in frame[name].unique()}
             found = {name: of for name, of in found.items() if of in seen}
         names |= {name: f"{CONFIDENCE}{of}" for name, of in found.items() if name not in names}
@@ -395,9 +409,11 @@ def _guessed(frame: pl.DataFrame) -> str:
 
 
 @lru_cache(maxsize=1)
-def _runs(path: Path, number: int, columns: Columns) -> dict[tuple[int, int], pl.DataFrame]:
+def _runs(
+    path: Path, number: int, columns: Columns, values: Values = ()
+) -> dict[tuple[int, int], pl.DataFrame]:
     """Return the table of each (repeat, run) of a file, sorted by row_id."""
-    frame = _frame(path, columns)
+    frame = _frame(path, columns, values)
     for name, value in (("repeat", 0), ("run", number)):
         if name not in frame.columns:
             frame = frame.with_columns(pl.lit(value).alias(name))

@@ -1,0 +1,111 @@
+"""What paths of files say of the predictions in them, and maps: options of imports in a file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from manyseed.orchestrator.disk.placing import read_plain
+from manyseed.orchestrator.errors import UserError, nearest, require_one_of
+from manyseed.orchestrator.importing.predictions import ATTRIBUTES
+
+NAMES = ("dataset", "classifier")
+_PARTS = (*NAMES, *ATTRIBUTES)
+_FIELD = re.compile(r"\{(\w*)\}|(\*)")
+_NUMBERS = ("repeat", "run")
+
+
+class Pattern:
+    """A pattern of paths such as ``{classifier}/seed-{run}/test.csv``; it matches their last parts.
+
+    ``{NAME}`` stands for a value, and ``*`` for anything, within one part of the path.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text, taken, at, seen = text, "", 0, set[str]()
+        for field in _FIELD.finditer(text):
+            taken += re.escape(text[at : field.start()])
+            at = field.end()
+            if field[2]:
+                taken += "[^/]*"
+                continue
+            name = field[1]
+            require_one_of(name, _PARTS, "unknown part", key="--name")
+            if name in seen:
+                raise UserError(f"{{{name}}} stands in it twice", key="--name", value=text)
+            seen.add(name)
+            taken += f"(?P<{name}>{r'[0-9]+' if name in _NUMBERS else r'[^/]+?'})"
+        if not seen:
+            remedy = f"such as {{classifier}}/seed-{{run}}.csv; parts: {', '.join(_PARTS)}"
+            raise UserError("names no part of paths", key="--name", value=text, remedy=remedy)
+        self._pattern = re.compile(f"(?:.*/)?{taken}{re.escape(text[at:])}", re.DOTALL)
+
+    def read(self, file: Path) -> dict[str, Any] | None:
+        """Return the values in a path, numbers as such; None if it does not match."""
+        found = self._pattern.fullmatch(file.absolute().as_posix())
+        if found is None:
+            return None
+        values: dict[str, Any] = found.groupdict()
+        for name in values.keys() & {*ATTRIBUTES}:
+            kind = ATTRIBUTES[name].kind
+            try:
+                values[name] = kind(values[name]) if kind in (int, float) else values[name]
+            except ValueError:
+                raise UserError("is no number", file=file, key=name, value=values[name]) from None
+        return values
+
+    def files(self, given: Sequence[Path], suffixes: Sequence[str]) -> Iterator[Path]:
+        """Yield files that match: those given, which must, and those at any depth of folders.
+
+        Those of a folder come in the order of its parts' numbers.
+        """
+        for place in given:
+            if not place.is_dir():
+                if self.read(place) is None:
+                    raise UserError(f"does not match --name {self._text}", file=place)
+                yield place
+                continue
+            held = [file for file in place.rglob("*") if file.is_file() and file.suffix in suffixes]
+            found = [file for file in held if self.read(file) is not None]
+            if not found:
+                example = f", such as {min(held)}" if held else ""
+                remedy = f"it holds {len(held):,} files of predictions{example}"
+                what = f"no file in it matches --name {self._text}"
+                raise UserError(what, file=place, remedy=remedy)
+            yield from sorted(found, key=_in_order)
+
+
+def _in_order(file: Path) -> list[Any]:
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(file))]
+
+
+OPTIONS: Mapping[str, type] = {
+    **dict.fromkeys(("name", "dataset", "classifier", "truth", "runs", "probability"), str),
+    "probabilities": bool,
+    **dict.fromkeys(("columns", "key"), dict),
+}
+"""Keys of a map, which are options of imports, with their types."""
+
+
+def read_map(file: Path) -> dict[str, Any]:
+    """Read a map; its files are relative to it."""
+    try:
+        table = tomllib.loads(read_plain(file).decode("utf-8-sig"))
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+        raise UserError(reason, file=file, key="--map") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"is not a TOML file: {error}", file=file) from None
+    for key, value in table.items():
+        if key not in OPTIONS:
+            raise UserError("unknown key", file=file, key=key, remedy=nearest(key, [*OPTIONS]))
+        is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
+        if type(value) is not OPTIONS[key] or not is_names:
+            kinds = {str: "text in quotes", bool: "true or false", dict: "a table of texts"}
+            raise UserError(f"must be {kinds[OPTIONS[key]]}", file=file, key=key, value=value)
+        if key in ("truth", "runs"):
+            table[key] = str(file.parent / str(value))
+    return table

@@ -1,0 +1,155 @@
+"""Predictions in folders whose names say what they are, and maps: options in a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.mapping import Pattern
+from tests.orchestrator.conftest import command, write
+from tests.orchestrator.importing.test_as_it_comes import EXPECTED, NAMES, SCORES, Y, table
+
+HYDRA = """
+name = "lr={hparams},model={classifier},seed={run}/test.csv"
+dataset = "bugs"
+columns = { truth = "true", prediction = "pred", confidence = "p_{class}" }
+"""
+
+
+def multirun(folder: Path) -> Path:
+    """Write what a sweep of two models with two learning rates and three seeds leaves behind."""
+    for model in ("cnn", "vit"):
+        for lr in ("0.1", "0.01"):
+            for run in range(3):
+                place = folder / "2026-01-02" / f"lr={lr},model={model},seed={run}"
+                (place / ".hydra").mkdir(parents=True)
+                (place / ".hydra" / "config.yaml").write_text("seed: 1")
+                (place / "train.csv").write_text("loss\n1\n")
+                table((run + (model == "vit")) % 3).write_csv(place / "test.csv")
+    return folder
+
+
+def test_folders_that_name_classifier_hparams_and_seed(tmp_path: Path) -> None:
+    folder = multirun(tmp_path / "multirun")
+    done = command(
+        "import", folder, "--out", tmp_path / "out", "--map", write(tmp_path / "m", HYDRA)
+    )
+    assert done.returncode == 0, done.output
+    assert "Imported 12 runs" in done.stdout
+    runs = Sweep(tmp_path / "out").analyze()["runs"].sort("classifier", "hparams", "run_index")
+    assert runs["dataset"].unique().to_list() == ["bugs"]
+    assert runs["hparams"].unique(maintain_order=True).to_list() == ["0.01", "0.1"]
+    assert runs["accuracy"].to_list() == [*EXPECTED * 2, *np.roll(EXPECTED, -1).tolist() * 2]
+    # an option counts more than the map
+    done = command(
+        *("import", folder, "--out", tmp_path / "other", "--map", tmp_path / "m"),
+        *("--name", "lr={hparams},model=cnn,seed={run}/test.csv", "--classifier", "net"),
+    )
+    assert "Imported 6 runs" in done.stdout, done.output
+
+
+def test_arrays_take_what_their_paths_say(tmp_path: Path) -> None:
+    for fraction in ("0.5", "1"):
+        for run, held in enumerate(SCORES):
+            place = tmp_path / "digits" / f"cnn-{fraction}"
+            place.mkdir(parents=True, exist_ok=True)
+            np.savez(place / f"s{run}.npz", scores=held, y_true=Y)
+    sweep = Sweep.import_predictions(
+        [tmp_path / "digits"],
+        tmp_path / "out",
+        name="{classifier}-{train_fraction}/s{run}.npz",
+    )
+    runs = sweep.analyze()["runs"].sort("train_fraction", "run_index")
+    assert runs["accuracy"].to_list() == EXPECTED * 2
+    assert runs["train_fraction"].to_list() == [0.5] * 3 + [1.0] * 3
+    assert runs["run_index"].to_list() == [0, 1, 2] * 2
+    assert set(runs["dataset"]) == {"digits"}
+
+
+def test_amlb_keeps_a_table_for_each_fold(tmp_path: Path) -> None:
+    """Columns named like the classes, ``predictions`` and ``truth``; folds that are test sets."""
+    for fold in range(2):
+        place = tmp_path / "predictions" / "bugs" / str(fold)
+        place.mkdir(parents=True)
+        frame = table(fold).rename({f"p_{name}": name for name in NAMES})
+        frame.rename({"pred": "predictions", "true": "truth"}).write_csv(place / "predictions.csv")
+    text = """
+name = "predictions/{dataset}/{repeat}/predictions.csv"
+classifier = "RandomForest"
+columns = { prediction = "predictions", confidence = "{class}" }
+"""
+    options = ("--out", tmp_path / "out", "--map", write(tmp_path / "amlb.toml", text))
+    done = command("import", tmp_path / "predictions", *options)
+    assert done.returncode == 0, done.output
+    runs = Sweep(tmp_path / "out").analyze()["runs"].sort("repeat_index")
+    assert runs["accuracy"].to_list() == EXPECTED[:2]
+    assert runs["repeat_index"].to_list() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("seed-*.csv", "names no part of paths"),
+        ("{seed}.csv", "unknown part"),
+        ("{run}/{run}.csv", "stands in it twice"),
+        ("{classifier}/{run}.csv", r"no file in it matches .*\n.*12 files|no file in it matches"),
+    ],
+)
+def test_patterns_that_cannot_be(tmp_path: Path, name: str, said: str) -> None:
+    folder = multirun(tmp_path / "multirun")
+    with pytest.raises(UserError) as caught:
+        Sweep.import_predictions([folder], tmp_path / "out", name=name)
+    assert re.search(said, str(caught.value)), caught.value
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_path_and_file_both_say_or_contradict_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "bugs"
+    folder.mkdir()
+    np.savez(folder / "run-3.npz", scores=SCORES, y_true=Y)
+    with pytest.raises(UserError, match="holds 3 runs, but its path names one"):
+        Sweep.import_predictions([folder], tmp_path / "out", name="run-{run}.npz")
+    np.savez(folder / "run-3.npz", scores=SCORES[0], y_true=Y, run=[4])
+    with pytest.raises(UserError, match="in the file and in its path"):
+        Sweep.import_predictions([folder], tmp_path / "out", name="run-{run}.npz")
+    table(0).with_columns(run=pl.lit(1)).write_csv(tmp_path / "run-3.csv")
+    columns = {"truth": "true", "prediction": "pred", "run": "run"}
+    with pytest.raises(UserError, match="is a column, and a part of the path"):
+        Sweep.import_predictions(
+            [tmp_path / "run-3.csv"], tmp_path / "out", name="run-{run}.csv", columns=columns
+        )
+    with pytest.raises(UserError, match="does not match"):
+        Sweep.import_predictions([tmp_path / "run-3.csv"], tmp_path / "out", name="run-{run}.npz")
+    assert not (tmp_path / "out").exists()
+
+
+def test_maps_with_mistakes(tmp_path: Path) -> None:
+    for text, said in {
+        "name = 3": "must be text in quotes",
+        "colums = {}": "did you mean",
+        "columns = { truth = 1 }": "must be a table of texts",
+        "probabilities = 'yes'": "must be true or false",
+        "name = ": "is not a TOML file",
+    }.items():
+        file = write(tmp_path / "map.toml", text)
+        done = command("import", tmp_path / "x.csv", "--out", tmp_path / "out", "--map", file)
+        assert done.returncode == 2
+        assert said in done.stderr, done.stderr
+        assert "map.toml" in done.stderr
+    done = command("import", "x.csv", "--out", tmp_path / "out", "--map", tmp_path / "none.toml")
+    assert done.returncode == 2
+    assert "cannot be read" in done.stderr
+
+
+def test_values_are_the_shortest_and_folders_above_do_not_matter() -> None:
+    pattern = Pattern("{classifier}-{hparams}/*_{run}.csv")
+    file = Path("/a b/x/cnn-lr-1/a_b_07.csv")
+    assert pattern.read(file) == {"classifier": "cnn", "hparams": "lr-1", "run": 7}
+    assert pattern.read(Path("/cnn-1/x_1.csv/y")) is None
+    assert pattern.read(Path("/cnn-1/x_a.csv")) is None

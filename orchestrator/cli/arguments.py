@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 
     from manyseed.orchestrator.sweep import Sweep
 
+
+def argument(metavar: str, meaning: str, default: Any = None, **details: Any) -> Any:
+    """Return an argument; what holds without it, its meaning says."""
+    return typer.Argument(default, metavar=metavar, help=meaning, show_default=False, **details)
+
+
+def written_to(
+    meaning: str,
+    name: str = "--output",
+    *,
+    default: Any = None,
+    metavar: str = "FILE",
+    shown: str | bool = False,
+) -> Any:
+    """Return the option for what a verb writes to; `shown` says where it does by default."""
+    return typer.Option(default, name, "-o", metavar=metavar, help=meaning, show_default=shown)
+
+
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
 ]
@@ -28,9 +46,7 @@ SweepToml = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out", "-o", metavar="DIR", help="The sweep directory.", show_default="./<name>"
-    ),
+    written_to("The sweep directory.", "--out", default=..., metavar="DIR", shown="./<name>"),
 ]
 Settings = Annotated[
     list[str] | None,

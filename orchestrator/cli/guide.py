@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from manyseed.orchestrator.cli.arguments import written_to
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, require_one_of
 
@@ -151,9 +152,7 @@ def example(
     name: str | None = typer.Argument(
         None, metavar="[NAME]", help="An example; without it, all are listed."
     ),
-    out: Path | None = typer.Option(
-        None, "--out", "-o", metavar="FILE", help="Where to write it.", show_default="NAME"
-    ),
+    out: Path | None = written_to("Where to write it.", "--out", shown="NAME"),
 ) -> None:
     """Write an example sweep file or cluster profile; or list all examples.
 

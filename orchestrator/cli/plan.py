@@ -17,8 +17,10 @@ from manyseed.orchestrator.cli.arguments import (
     Settings,
     SweepToml,
     alone,
+    argument,
     only_with,
     takes,
+    written_to,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -48,11 +50,8 @@ _UNITS = {"h": "hours", "min": "minutes"}
 
 @takes("plan", "other_recipe")
 def plan(
-    sweep_file: Path = typer.Argument(
-        ...,
-        metavar="SWEEP.toml|DIR",
-        help="The sweep file; with --tune and --drop, the sweep directory.",
-        show_default=False,
+    sweep_file: Path = argument(
+        "SWEEP.toml|DIR", "The sweep file; with --tune and --drop, the sweep directory.", ...
     ),
     out: Out = None,
     settings: Settings = None,
@@ -386,30 +385,23 @@ def fetch(sweep_file: SweepToml) -> None:
 
 
 def init(
-    data: str | None = typer.Argument(
-        None,
-        metavar="[DATA]",
-        help="A file, a source, or your own function as module:name; without it, all examples "
+    data: str | None = argument(
+        "[DATA]",
+        "A file, a source, or your own function as module:name; without it, all examples "
         "are listed.",
-        show_default=False,
     ),
-    model: str | None = typer.Argument(
-        None,
-        metavar="[MODEL]",
-        help="Your own code: module:name, a Python file or a script; or a classifier. "
+    model: str | None = argument(
+        "[MODEL]",
+        "Your own code: module:name, a Python file or a script; or a classifier. "
         "By default, several classifiers.",
-        show_default=False,
     ),
     target: str | None = typer.Option(
         None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
     ),
-    out: Path | None = typer.Option(
-        None,
+    out: Path | None = written_to(
+        "Where to write it; the sweep takes its name.",
         "--out",
-        "-o",
-        metavar="FILE",
-        help="Where to write it; the sweep takes its name.",
-        show_default="sweep.toml, named after the data",
+        shown="sweep.toml, named after the data",
     ),
     named: str | None = typer.Option(
         None,

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from manyseed.orchestrator.cli.arguments import Directory, Json, alone
+from manyseed.orchestrator.cli.arguments import Directory, Json, alone, argument
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -208,11 +208,9 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
 
 def logs(
     directory: Directory,
-    what: str | None = typer.Argument(
-        None,
-        metavar="RUN|TASK",
-        help="A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
-        show_default=False,
+    what: str | None = argument(
+        "RUN|TASK",
+        "A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
     ),
     failed: bool = typer.Option(
         False, "--failed", help="Show why runs failed, one traceback of each error."

@@ -19,6 +19,7 @@ from manyseed.orchestrator.cli.arguments import (
     Settings,
     SweepToml,
     alone,
+    argument,
     takes,
 )
 from manyseed.orchestrator.cli.output import (
@@ -453,9 +454,7 @@ def pause(directory: Directory) -> None:
 
 def throttle(
     directory: Directory,
-    parallelism: int = typer.Argument(
-        ..., metavar="N", min=0, help="0: no limit.", show_default=False
-    ),
+    parallelism: int = argument("N", "0: no limit.", ..., min=0),
 ) -> None:
     """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
 

@@ -43,7 +43,7 @@ _LISTS = {"between": 'name its levels, such as between=["xgb", "mlp"]'}
 _UNNAMED = ("self", "cls", "options", "grid")  # parameters that callers do not name
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
-_COUNTS = ("limit", "workers")
+_COUNTS = ("best", "limit", "workers")
 
 
 def from_python(public: str) -> Callable[[Made], Made]:

@@ -44,7 +44,7 @@ from manyseed.orchestrator.errors import (
     ManyseedError,
     UnavailableError,
     UserError,
-    nearest,
+    require_one_of,
 )
 from manyseed.orchestrator.paths import WORKER_KEYS, SweepPaths, open_sweep
 from manyseed.orchestrator.plans.plan import identity_of
@@ -113,8 +113,8 @@ def scheduler(
         with _connected(dask) as client:
             yield client
     else:
-        remedy = nearest(dask, (*LOCAL, SLURM, "tcp://HOST:PORT"))
-        raise UserError("not a way to compute", key="--dask", value=dask, remedy=remedy)
+        known = (*LOCAL, SLURM, "tcp://HOST:PORT")
+        require_one_of(dask, known, "not a way to compute", key="--dask")
 
 
 def of_slurm(cluster: str) -> Profile:

@@ -453,13 +453,30 @@ class Sweep:
         return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
 
     def pause(self) -> tuple[int, int]:
-        """Stop running tasks after their current fits; hold waiting ones until `submit`."""
+        """Stop running tasks after their current fits; hold waiting ones until `submit`.
+
+        Returns
+        -------
+        tuple of int
+            Numbers of tasks that were asked to stop, and of those held.
+        """
         from manyseed.orchestrator.submissions import stopping
 
         return stopping.pause(self.submissions())
 
     def throttle(self, parallelism: int) -> int:
-        """Limit how many tasks run at once (0: no limit); return the number of job arrays."""
+        """Limit how many tasks run at once on a cluster, shared among its job arrays.
+
+        Parameters
+        ----------
+        parallelism : int
+            At most so many; 0: no limit.
+
+        Returns
+        -------
+        int
+            Number of job arrays that were changed.
+        """
         from manyseed.orchestrator.submissions import stopping
 
         return stopping.throttle(self.submissions(), parallelism)
@@ -477,7 +494,23 @@ class Sweep:
         return status(self.paths)
 
     def show(self, address: str) -> dict[str, object]:
-        """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
+        """Return what defines a run, and how it was made or why it failed, as JSON values.
+
+        Parameters
+        ----------
+        address : str
+            ``CELL:REPEAT:RUN``, counted from 0.
+
+        Returns
+        -------
+        dict
+            What ``manyseed show DIR RUN --json`` prints.
+
+        Raises
+        ------
+        UserError
+            For an address without such a run.
+        """
         from manyseed.orchestrator.progress.logs import unfinished
         from manyseed.orchestrator.runs import show
 
@@ -489,10 +522,20 @@ class Sweep:
         return value
 
     def rerun(self, address: str, save: str | Path | None = None) -> Differences:
-        """Train the run ``CELL:REPEAT:RUN`` again; return how it differs from the stored run.
+        """Train a run again on a CPU here; return how it differs from the stored run.
 
-        With `save`, the model is written to that new file: ``.pt`` or ``.npz`` for a network,
-        ``.npz`` for a linear model, ``.json`` for XGBoost, ``.skops`` for an estimator.
+        Parameters
+        ----------
+        address : str
+            ``CELL:REPEAT:RUN``, counted from 0.
+        save : path, optional
+            A new file for the model: ``.pt`` or ``.npz`` for a network, ``.npz`` for a linear
+            model, ``.json`` for XGBoost, ``.skops`` for an estimator.
+
+        Returns
+        -------
+        dict
+            As `orchestrator.runs.Differences`: ``equal`` says whether it is the same bit for bit.
         """
         from manyseed.orchestrator.runs import rerun
 

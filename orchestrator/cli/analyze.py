@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     names,
     option,
     require_outside,
+    switch,
     takes,
     whole_numbers,
     written_to,
@@ -151,9 +152,7 @@ def analyze(
         "With --dask slurm, the cluster whose jobs compute for this command.",
         show_default="here; auto with --dask slurm",
     ),
-    wait: bool = typer.Option(
-        False, "--wait", help="With --cluster: follow the job until it ends."
-    ),
+    wait: bool = switch("--wait", "With --cluster: follow the job until it ends."),
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -38,12 +38,13 @@ def written_to(
     return typer.Option(default, name, "-o", metavar=metavar, help=meaning, show_default=shown)
 
 
-Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
-]
-SweepToml = Annotated[
-    Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.", show_default=False)
-]
+def switch(name: str, meaning: str, *others: str) -> Any:
+    """Return an option without a value, which is off by default."""
+    return typer.Option(False, name, *others, help=meaning)
+
+
+Directory = Annotated[Path, argument("DIR", "The sweep directory.", ...)]
+SweepToml = Annotated[Path, argument("SWEEP.toml", "The sweep file.", ...)]
 Out = Annotated[
     Path | None,
     written_to("The sweep directory.", "--out", default=..., metavar="DIR", shown="./<name>"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from manyseed.orchestrator.cli.arguments import Json, written_to
+from manyseed.orchestrator.cli.arguments import Json, switch, written_to
 from manyseed.orchestrator.cli.output import console, print_json, print_table, say, say_next
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def start(
 @testcluster_app.command()
 def stop(
     folder: _Folder = None,
-    purge: bool = typer.Option(False, "--purge", help="Remove its folder, too."),
+    purge: bool = switch("--purge", "Remove its folder, too."),
 ) -> None:
     """End the test cluster's jobs and processes, and no others.
 

@@ -17,6 +17,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     require_outside,
+    switch,
     takes,
     written_to,
 )
@@ -44,16 +45,13 @@ _NAMED = 20  # how many runs are named; ``--json`` names all
 @takes("verify", "repair")
 def verify(
     directory: Directory,
-    tidy: bool = typer.Option(
-        False,
+    tidy: bool = switch(
         "--compact",
-        help="Instead: publish the runs in journals, remove files no longer needed, "
+        "Instead: publish the runs in journals, remove files no longer needed, "
         "consolidate metadata.",
     ),
-    sealed: bool = typer.Option(
-        False,
-        "--sealed",
-        help="Instead: compare every file with the receipt that manyseed seal DIR wrote.",
+    sealed: bool = switch(
+        "--sealed", "Instead: compare every file with the receipt that manyseed seal DIR wrote."
     ),
     as_json: Json = False,
     **options: Any,
@@ -468,9 +466,7 @@ def rerun(
     run: str | None = argument(
         "[RUN]", "Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best."
     ),
-    check: bool = typer.Option(
-        False, "--check", help="Exit code 1 unless it is equal bit for bit."
-    ),
+    check: bool = switch("--check", "Exit code 1 unless it is equal bit for bit."),
     save: Path | None = typer.Option(
         None,
         metavar="FILE|FOLDER",

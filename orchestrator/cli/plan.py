@@ -19,6 +19,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     only_with,
+    switch,
     takes,
     written_to,
 )
@@ -55,27 +56,23 @@ def plan(
     ),
     out: Out = None,
     settings: Settings = None,
-    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the plan; write nothing."),
+    dry_run: bool = switch("--dry-run", "Show the plan; write nothing.", "-n"),
     walltime: str | None = typer.Option(
         None,
         metavar="TIME",
         help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
         show_default=False,
     ),
-    fetching: bool = typer.Option(
-        False,
-        "--fetch",
-        help="Only fetch and prepare the data, once, on a machine that can reach it.",
+    fetching: bool = switch(
+        "--fetch", "Only fetch and prepare the data, once, on a machine that can reach it."
     ),
-    searching: bool = typer.Option(
-        False,
-        "--tune",
-        help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
+    searching: bool = switch(
+        "--tune", 'Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.'
     ),
     dropping: str | None = typer.Option(
         None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
     ),
-    yes: bool = typer.Option(False, "--yes", "-y", help="With --drop: do not ask."),
+    yes: bool = switch("--yes", "With --drop: do not ask.", "-y"),
     cluster: str | None = typer.Option(
         None,
         metavar="local",
@@ -409,9 +406,7 @@ def init(
         metavar="NAME",
         help="Instead, write an example sweep file or cluster profile.",
     ),
-    known: bool = typer.Option(
-        False, "--datasets", help="Instead, list the datasets known by name."
-    ),
+    known: bool = switch("--datasets", "Instead, list the datasets known by name."),
     as_json: Json = False,
 ) -> None:
     """Write a sweep file for your data and model, with comments on what was found in them.
@@ -464,7 +459,7 @@ def init(
 @takes("drop", "where", "dry_run")
 def drop(
     directory: Directory,
-    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    yes: bool = switch("--yes", "Do not ask.", "-y"),
     **options: Any,
 ) -> None:
     """Remove cells from the plan for good; their finished runs are lost.

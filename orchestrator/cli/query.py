@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     require_outside,
+    switch,
     takes,
     written_to,
 )
@@ -84,9 +85,7 @@ def query(
     caption: Caption = None,
     label: Label = None,
     bold: Bold = None,
-    describe: bool = typer.Option(
-        False, "--describe", help="List the table's columns, as --columns '?' does."
-    ),
+    describe: bool = switch("--describe", "List the table's columns, as --columns '?' does."),
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from manyseed.orchestrator.cli.arguments import Directory, Json, alone, argument
+from manyseed.orchestrator.cli.arguments import Directory, Json, alone, argument, switch
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -50,7 +50,7 @@ def address(metavar: str) -> Any:
 def status(
     directory: Directory,
     run: Annotated[str | None, address("[RUN]")] = None,
-    watch: bool = typer.Option(False, "--watch", help="Show progress until nothing runs any more."),
+    watch: bool = switch("--watch", "Show progress until nothing runs any more."),
     as_json: Json = False,
 ) -> None:
     """Report the state of every run and every task.
@@ -212,9 +212,7 @@ def logs(
         "RUN|TASK",
         "A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
     ),
-    failed: bool = typer.Option(
-        False, "--failed", help="Show why runs failed, one traceback of each error."
-    ),
+    failed: bool = switch("--failed", "Show why runs failed, one traceback of each error."),
     as_json: Json = False,
 ) -> None:
     """Show what a task printed, or why runs failed.

@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     SweepToml,
     alone,
     argument,
+    switch,
     takes,
 )
 from manyseed.orchestrator.cli.output import (
@@ -374,9 +375,7 @@ def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
 @takes("cancel", "only", "now")
 def cancel(
     directory: Directory,
-    hold: bool = typer.Option(
-        False, "--pause", help="Hold tasks that wait in the queue, until resume."
-    ),
+    hold: bool = switch("--pause", "Hold tasks that wait in the queue, until resume."),
     parallelism: int | None = typer.Option(
         None,
         "--throttle",

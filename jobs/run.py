@@ -457,6 +457,17 @@ def labels(scores: Any, n_classes: int) -> Any:
     """Return the classes that gaps (…) or scores of more than two classes (…, class) predict.
 
     A tie goes to the positive one of two classes, and to the first of more.
+
+    Parameters
+    ----------
+    scores : array or tensor
+        In stored form: gaps (…) if `n_classes` is 2, else scores (…, class).
+    n_classes : int
+
+    Returns
+    -------
+    array or tensor (…)
+        Whole numbers, or for two classes truth values.
     """
     return scores >= 0 if n_classes == 2 else scores.argmax(-1)
 

@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, wraps
+from types import MethodType
 from typing import Any, TypeVar, cast
 
-from manyseed.orchestrator.errors import ManyseedError, UserError, nearest, toml_value
+from manyseed.orchestrator.errors import ManyseedError, UserError, in_python, nearest, toml_value
 
 Made = TypeVar("Made", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,7 +43,7 @@ _LISTS = {"between": 'name its levels, such as between=["xgb", "mlp"]'}
 _UNNAMED = ("self", "cls", "options", "grid")  # parameters that callers do not name
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
-_COUNTS = ("limit", "workers")
+_COUNTS = ("best", "limit", "workers")
 
 
 def from_python(public: str) -> Callable[[Made], Made]:
@@ -58,18 +59,21 @@ def from_python(public: str) -> Callable[[Made], Made]:
                 continue
             of = public if name.startswith("_") else f"{public}.{name}"
             if isinstance(given, classmethod):
-                setattr(made, name, classmethod(checked(given.__func__, of)))
+                call = checked(given.__func__, of)
+                told = _Told(call, of_class=True) if "further" in vars(call) else classmethod(call)
+                setattr(made, name, told)
             elif isinstance(given, property) and given.fget is not None:
                 setattr(made, name, property(checked(given.fget, of)))
             elif inspect.isfunction(given):
-                setattr(made, name, checked(given, of))
+                call = checked(given, of)
+                setattr(made, name, _Told(call) if "further" in vars(call) else call)
         return made
 
     return decorate
 
 
 def further(callee: str, *, but: Iterable[str] = ()) -> Callable[[Function], Function]:
-    """Say where a method's ``**options`` go, so that these can be checked, too.
+    """Say where a function's ``**options`` go, so that these can be checked and told, too.
 
     `callee` is ``"module:function"`` below `manyseed.orchestrator`, which is imported when it is
     needed; `but` are its parameters that are no options.
@@ -128,7 +132,50 @@ def checked(function: Function, name: str) -> Function:
     return cast(Function, call)
 
 
-_signature = cache(inspect.signature)
+@cache
+def _signature(function: Any) -> inspect.Signature:
+    """Return a function's signature, with the parameters that its ``**options`` may name."""
+    own = inspect.signature(function)
+    if "further" not in vars(function):
+        return own
+    callee, but = vars(function)["further"]
+    more = inspect.signature(found(callee)).parameters.values()
+    named = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    known = {*but, *(one.name for one in named)}
+    by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in more if one.name not in known]
+    return own.replace(parameters=[*named, *by_name])
+
+
+class _Told:
+    """A method that takes another function's options: these are told when it is looked up."""
+
+    def __init__(self, call: Callable[..., Any], *, of_class: bool = False) -> None:
+        self.call, self.of_class = call, of_class
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        told, bound = with_further(self.call), owner if self.of_class else instance
+        return told if bound is None else MethodType(told, bound)
+
+
+@cache
+def with_further(call: Function) -> Function:
+    """Tell the options of `further` in a function's signature and docstring."""
+    function: Any = inspect.unwrap(call)
+    signature, own = _signature(function), inspect.getdoc(function) or ""
+    theirs = in_python(inspect.getdoc(found(vars(function)["further"][0])) or "")
+    if found_there := _ENTRY.findall(theirs):
+        told = {name: entry for entry, name in [*found_there, *_ENTRY.findall(own)]}
+        head, _, others = own.partition(_PARAMETERS)
+        entries = [told[name] for name in signature.parameters if name in told]
+        more = _ENTRY.sub("", others).strip("\n")
+        call.__doc__ = head + _PARAMETERS + "\n".join(entries) + (more and f"\n\n{more}")
+        vars(call)["__signature__"] = signature
+    return call
+
+
+_PARAMETERS = "\n\nParameters\n----------\n"
+_ENTRY = re.compile(r"^(\**(\w+) : .*(?:\n {4}.+)*)", re.MULTILINE)
+"""A parameter in a docstring."""
 
 
 def _check(
@@ -145,8 +192,6 @@ def _check(
             _require(parameter, value)
     every = signature.parameters
     known = {name: one for name, one in every.items() if one.kind is not one.VAR_POSITIONAL}
-    if options.keys() - known.keys() and "further" in function.__dict__:
-        known = _with_further(known, *function.__dict__["further"])
     is_open = any(one.kind is one.VAR_KEYWORD for one in known.values())
     for key, value in options.items():
         if key in known:
@@ -174,10 +219,7 @@ def _unbound(
     if len(given) > len(by_place):
         most = len(by_place) - is_method
         takes = f"{most or 'no'} argument{'s' * (most > 1)}"
-        known = {**signature.parameters}
-        if "further" in function.__dict__:
-            known = _with_further(known, *function.__dict__["further"])
-        names = [n for n in [*known][len(by_place) :] if n not in _UNNAMED]
+        names = [n for n in [*signature.parameters][len(by_place) :] if n not in _UNNAMED]
         remedy = f"give the others by name: {', '.join(names)}" if names else None
         reason = f"{name}() takes {takes} without a name, not {len(given) - is_method}"
         return UserError(reason, remedy=remedy)
@@ -191,15 +233,6 @@ def _unbound(
     *most_of, last = [one for one in needed if one not in had]
     words = f"{', '.join(most_of)} and {last}" if most_of else last
     return UserError(f"{name}() needs {words}", remedy=f"call it as {name}({', '.join(needed)})")
-
-
-def _with_further(
-    known: dict[str, inspect.Parameter], callee: str, but: Iterable[str]
-) -> dict[str, inspect.Parameter]:
-    """Return a method's parameters with those that its ``**options`` may name."""
-    own = {name: one for name, one in known.items() if one.kind is not one.VAR_KEYWORD}
-    more = inspect.signature(found(callee)).parameters
-    return own | {name: one for name, one in more.items() if name not in own and name not in but}
 
 
 def _require(parameter: inspect.Parameter, value: Any) -> None:

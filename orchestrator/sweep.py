@@ -228,10 +228,7 @@ class Sweep:
     def import_predictions(
         cls, files: Sequence[str | Path], directory: str | Path, **options: Any
     ) -> Sweep:
-        """Make a sweep directory from files of predictions that were made elsewhere.
-
-        See `orchestrator.importing.import_predictions` for the files and the options.
-        """
+        """Make a sweep directory from files of predictions that were made elsewhere."""
         from manyseed.orchestrator.importing import import_predictions
 
         import_predictions([Path(file) for file in files], Path(directory), **options)
@@ -458,13 +455,30 @@ class Sweep:
         return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
 
     def pause(self) -> tuple[int, int]:
-        """Stop running tasks after their current fits; hold waiting ones until `submit`."""
+        """Stop running tasks after their current fits; hold waiting ones until `submit`.
+
+        Returns
+        -------
+        tuple of int
+            Numbers of tasks that were asked to stop, and of those held.
+        """
         from manyseed.orchestrator.submissions import stopping
 
         return stopping.pause(self.submissions())
 
     def throttle(self, parallelism: int) -> int:
-        """Limit how many tasks run at once (0: no limit); return the number of job arrays."""
+        """Limit how many tasks run at once on a cluster, shared among its job arrays.
+
+        Parameters
+        ----------
+        parallelism : int
+            At most so many; 0: no limit.
+
+        Returns
+        -------
+        int
+            Number of job arrays that were changed.
+        """
         from manyseed.orchestrator.submissions import stopping
 
         return stopping.throttle(self.submissions(), parallelism)
@@ -488,7 +502,23 @@ class Sweep:
         return usage(self.submissions())
 
     def show(self, address: str) -> dict[str, object]:
-        """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
+        """Return what defines a run, and how it was made or why it failed, as JSON values.
+
+        Parameters
+        ----------
+        address : str
+            ``CELL:REPEAT:RUN``, counted from 0.
+
+        Returns
+        -------
+        dict
+            What ``manyseed show DIR RUN --json`` prints.
+
+        Raises
+        ------
+        UserError
+            For an address without such a run.
+        """
         from manyseed.orchestrator.progress.logs import unfinished
         from manyseed.orchestrator.runs import show
 
@@ -500,10 +530,20 @@ class Sweep:
         return value
 
     def rerun(self, address: str, save: str | Path | None = None) -> Differences:
-        """Train the run ``CELL:REPEAT:RUN`` again; return how it differs from the stored run.
+        """Train a run again on a CPU here; return how it differs from the stored run.
 
-        With `save`, the model is written to that new file: ``.pt`` or ``.npz`` for a network,
-        ``.npz`` for a linear model, ``.json`` for XGBoost, ``.skops`` for an estimator.
+        Parameters
+        ----------
+        address : str
+            ``CELL:REPEAT:RUN``, counted from 0.
+        save : path, optional
+            A new file for the model: ``.pt`` or ``.npz`` for a network, ``.npz`` for a linear
+            model, ``.json`` for XGBoost, ``.skops`` for an estimator.
+
+        Returns
+        -------
+        dict
+            As `orchestrator.runs.Differences`: ``equal`` says whether it is the same bit for bit.
         """
         from manyseed.orchestrator.runs import rerun
 
@@ -699,7 +739,7 @@ class Sweep:
 
         return export(self.paths, Path(output))
 
-    @further("results.answers.until:until", but=("paths", "train", "analyze"))
+    @further("results.answers.until:ask_until", but=("sweep", "dry_run", "report"))
     def howmany_until(
         self,
         half_width: float,
@@ -713,11 +753,15 @@ class Sweep:
 
         Parameters
         ----------
-        half_width : float
-        cluster, workers, tell
-            As in `submit`.
-        **options
-            The other parameters of `orchestrator.results.answers.until.until`.
+        tell : callable
+            Called with a message before each step.
+
+        Raises
+        ------
+        UserError
+            For invalid values, or a sweep of imported predictions.
+        RunsError
+            If runs failed: more runs of the cell would not replace them.
         """
         from manyseed.orchestrator.results.answers.until import until
 
@@ -970,31 +1014,9 @@ class Sweep:
     def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Return how many runs are needed, for means and for ensembles.
 
-        Parameters
-        ----------
-        accuracy, consistency : float
-            Required precision (±) of mean accuracy and of mean local error consistency, by default
-            0.005 and 0.02.
-        confidence : float
-            Confidence of these, by default 0.95.
-        where : str
-            Only cells that meet a condition.
-        by : list of str
-            Group cells that agree in these columns; by default, each cell by itself.
-        sizes : list of int
-            Sizes of the ensembles to draw.
-        draws : int
-            Ensembles of each size, by default 500.
-        workers : int
-            Threads that compute, by default the available cores.
-
-        Returns
-        -------
-        list of GroupAnswers
-            Of each group, its `answers`. It is printed in the sentences of ``manyseed howmany``.
+        Printed, the answers of each group are the sentences of ``manyseed answers DIR howmany``.
         """
-        found: list[GroupAnswers] = self._found("howmany", options)
-        return found
+        return self._found("howmany", options)
 
     @further("results.answers.compare:compare_cells", but=("paths",))
     def compare(
@@ -1010,23 +1032,6 @@ class Sweep:
         *levels : str, Sweep or path
             Levels to compare only, A first: ``compare("xgb", "mlp")``; classifiers, or levels of
             another axis, or numbers of cells. Before them, another sweep.
-        other : Sweep or path
-            Another sweep: A is in this one, B in the other.
-        by : str
-            Compare pairs of cells that differ only in this; by default the classifier.
-        between : list of str
-            The levels as a list: ``between=["xgb", "mlp"]``.
-        a, b : str
-            Conditions on cells A and B: ``a="classifier = 'mlp'", b="classifier = 'xgb'"``. Cells
-            are compared if they agree in all axes but those that set the two sides apart.
-        where : str
-            A condition on the cells of both.
-        metric : str
-            A metric of runs, by default accuracy.
-        lower : bool
-            For a metric of your own: lower is better.
-        confidence : float
-            Confidence of each single interval, by default 0.95.
 
         Returns
         -------
@@ -1038,8 +1043,7 @@ class Sweep:
         --------
         >>> print(sweep.compare("xgb", "mlp", metric="ece"))
         """
-        found: list[Compared] = self._found("compare", _sides(levels, other, options))
-        return found
+        return self._found("compare", _sides(levels, other, options))
 
     @further("results.answers.likeness:alike", but=("paths",))
     def alike(
@@ -1050,11 +1054,9 @@ class Sweep:
     ) -> list[Likeness]:
         """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
-        Levels, another sweep, `by`, `between`, `a`, `b`, `where` and `confidence` are given as to
-        `compare`; see `orchestrator.results.answers.likeness.alike` for the result.
+        Levels, or another sweep and levels, are given as to `compare`.
         """
-        found: list[Likeness] = self._found("alike", _sides(levels, other, options))
-        return found
+        return self._found("alike", _sides(levels, other, options))
 
     @further("results.answers.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
@@ -1063,20 +1065,8 @@ class Sweep:
         Of each cell (or group, with `by`) how many averaged runs reach half and nine tenths of
         what averaging all gains, and its deep ensemble equivalents. The sweep must be analysed
         with ``calibration``. Printed, each is the sentences of ``manyseed answers DIR dee``.
-
-        Parameters
-        ----------
-        metric : str
-            Such as cll (the default), c_brier, c_aurc or error.
-        where : str
-            A condition on the cells.
-        by : list of str
-            Group cells that agree in these columns.
-        members : int
-            How many runs of other cells to average; by default one, and all of them.
         """
-        found: list[DeepAnswers] = self._found("dee", options)
-        return found
+        return self._found("dee", options)
 
     def variance(self, where: str | None = None) -> list[VarianceSplit]:
         """Return where the variance of accuracy, and of errors on the same points, comes from.
@@ -1086,8 +1076,7 @@ class Sweep:
         on the table of variances. Printed, each is the sentences of ``manyseed answers DIR
         variance``.
         """
-        found: list[VarianceSplit] = self._found("variance", {"where": where})
-        return found
+        return self._found("variance", {"where": where})
 
     @overload
     def answers(self, *, why: bool = False) -> list[str]: ...
@@ -1130,7 +1119,7 @@ class Sweep:
         tell_newer(self.paths)
         return [one.text if why else one.headline for one in answers(self.paths)]
 
-    def _found(self, question: str, options: dict[str, Any]) -> Any:
+    def _found(self, question: str, options: dict[str, Any]) -> list[Any]:
         from manyseed.orchestrator.results.questions.registry import Found, ask, named
 
         return Found(ask(self, named(question), **options), question, options)
@@ -1160,6 +1149,37 @@ class Sweep:
 
         tell_newer(self.paths)
         return report(self.paths, self.name, tell, None if output is None else Path(output))
+
+
+@further("results.answers.compare:compare_cells", but=("paths",))
+def compare(
+    sweep: Sweep | str | Path | None = None,
+    *levels: Sweep | str | Path,
+    other: Sweep | str | Path | None = None,
+    **options: Any,
+) -> list[Compared]:
+    """Compare cells of a sweep, or two sweeps, as `Sweep.compare` does.
+
+    Parameters
+    ----------
+    sweep : Sweep or path
+    *levels : str, Sweep or path
+        Another sweep, then levels to compare only, A first: ``compare("DIR", "xgb", "mlp")``.
+
+    Examples
+    --------
+    >>> print(manyseed.compare("DIR", "OTHER", metric="ece"))
+    """
+    if sweep is None:
+        error = UserError(
+            "needs an analysed sweep, or its directory",
+            key="sweep",
+            remedy='such as manyseed.compare("DIR"), or manyseed.compare("DIR", "OTHER")',
+        )
+        error.from_python = True
+        raise error
+    first = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
+    return first.compare(*levels, other=other, **options)
 
 
 def _paths(argument: str, sweep: Sweep | str | Path) -> SweepPaths:

@@ -66,6 +66,17 @@ def disjoint_halves(bits: np.random.PCG64, n_test: int, resamples: int) -> Resam
 
     Each half has N = ⌊n_test / 2⌋ points; an odd point is left out each time. No point is drawn
     twice: a second bootstrap would double the variance that δ allows for.
+
+    Parameters
+    ----------
+    bits : PCG64
+        Their randomness: n_test raw words for each resample.
+    n_test, resamples : int
+
+    Raises
+    ------
+    Refused
+        For fewer than 2 test points.
     """
     if n_test < 2:
         reason = f"{n_test} test points can't be split in two halves; at least 2 can"
@@ -85,6 +96,17 @@ def bootstraps(bits: np.random.PCG64, n_test: int, n_side: int, resamples: int) 
     """Draw two sides of `n_side` points each from `n_test` test points with replacement.
 
     As RKS and RKS24 print it, the sides overlap and a side may hold a point several times.
+
+    Parameters
+    ----------
+    bits : PCG64
+        Their randomness: 2 n_side raw words for each resample.
+    n_test, n_side, resamples : int
+
+    Raises
+    ------
+    Refused
+        For an `n_side` below 1.
     """
     if n_side < 1:
         reason = f"{n_test} test points can't be drawn for two sides; at least 2 can"

@@ -61,7 +61,22 @@ def dkw_of_one(n_side: int, epsilon: float, models: float = 1) -> float:
 
 
 def points_needed(threshold: float, epsilon: float) -> int:
-    """Return the fewest points per side for which `dkw_threshold` is at most `threshold`."""
+    """Return the fewest points per side for which `dkw_threshold` is at most `threshold`.
+
+    N = ⌈ln(c / ε) / threshold²⌉ with the c of `dkw_threshold`.
+
+    Parameters
+    ----------
+    threshold : float
+        Largest distance of the two eCDFs, from 0 to 1.
+    epsilon : float
+        Probability of a larger one by chance.
+
+    Returns
+    -------
+    int
+        Points (N).
+    """
     few, many = (math.ceil(math.log(c / epsilon) / threshold**2) for c in (math.e, 2.0))
     return few if few < ASYMPTOTIC_N else max(many, ASYMPTOTIC_N)
 

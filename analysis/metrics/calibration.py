@@ -52,7 +52,21 @@ def expected_calibration_error(confidence: Real, right: NDArray[np.bool_], bins:
 
 
 def log_likelihood(logs: Real, y_true: NDArray[np.integer[Any]]) -> float:
-    """Return the mean logarithm of the true class's probability, in nats (PIT)."""
+    """Return the mean logarithm of the true class's probability, in nats (PIT).
+
+    (1/n) Σ_i ln p_i(y_i).
+
+    Parameters
+    ----------
+    logs : float64 array (sample, class)
+        Logarithms of probabilities.
+    y_true : integer array (sample,)
+
+    Returns
+    -------
+    float
+        At most 0; -inf if a true class has probability 0.
+    """
     return float(true_log_probability(logs, y_true).mean())
 
 

@@ -109,8 +109,19 @@ def f1_macro(right: Counts, predicted: Counts, true: Counts) -> Real:
 def matthews_corrcoef(right: Counts, predicted: Counts, true: Counts) -> Real:
     """Return Matthews' correlation for any number of classes (Gorodkin 2004, eq. 8).
 
-    As in ``sklearn.metrics.matthews_corrcoef``, 0 where the true or the predicted classes are all
-    one class. Parameters are those of `f1_macro`.
+    (n Σ_c t_c − Σ_c p_c n_c) / √((n² − Σ_c p_c²)(n² − Σ_c n_c²)), where of class c t_c points are
+    right, p_c predicted and n_c there. As in ``sklearn.metrics.matthews_corrcoef``, 0 where the
+    true or the predicted classes are all one class.
+
+    Parameters
+    ----------
+    right, predicted : int64 arrays (run, class)
+    true : int64 array (class,)
+
+    Returns
+    -------
+    float64 array (run,)
+        From -1 to 1.
     """
     n = int(true.sum())
     covariance = n * right.sum(axis=1) - predicted @ true

@@ -29,22 +29,61 @@ def ec_global(both: Counts, n_test: int) -> Real:
     """Return the global error consistency, |e_i ∩ e_j| / n (MV, Error consistency).
 
     The share of test points that both get wrong; it is not a disagreement.
+
+    Parameters
+    ----------
+    both : int64 array (pair,)
+        Test points that both runs get wrong.
+    n_test : int
+
+    Returns
+    -------
+    float64 array (pair,)
+        From 0 to 1.
     """
     return both / n_test
 
 
 def ec_cube_root(accuracy_i: Real, accuracy_j: Real, consistency: Real) -> Real:
-    """Return the cube root of a_i · a_j · EC (MV, accuracy-adjusted error consistency)."""
+    """Return the cube root of a_i · a_j · EC (MV, accuracy-adjusted error consistency).
+
+    Parameters
+    ----------
+    accuracy_i, accuracy_j : float64 arrays (pair,)
+        Accuracy of each run of a pair, from 0 to 1.
+    consistency : float64 array (pair,)
+        Their error consistency, local or global.
+
+    Returns
+    -------
+    float64 array (pair,)
+        From 0 to 1.
+    """
     return np.cbrt(accuracy_i * accuracy_j * consistency)
 
 
 def ec_square_root(accuracy_i: Real, accuracy_j: Real, consistency: Real) -> Real:
-    """Return sqrt(sqrt(a_i · a_j) · EC) (MV, accuracy-adjusted error consistency)."""
+    """Return sqrt(sqrt(a_i · a_j) · EC) (MV, accuracy-adjusted error consistency).
+
+    Parameters, shapes and range are those of `ec_cube_root`.
+    """
     return np.sqrt(np.sqrt(accuracy_i * accuracy_j) * consistency)
 
 
 def churn(same: Counts, n_test: int) -> Real:
-    """Return the churn: the share of test points to which two runs give different labels (RKS)."""
+    """Return the churn: the share of test points to which two runs give different labels (RKS).
+
+    Parameters
+    ----------
+    same : int64 array (pair,)
+        Test points to which both give the same label.
+    n_test : int
+
+    Returns
+    -------
+    float64 array (pair,)
+        From 0 to 1.
+    """
     return (n_test - same) / n_test
 
 
@@ -88,6 +127,15 @@ def labels(scores: NDArray[np.number[Any]]) -> NDArray[np.int64]:
 
     A tie is the positive class of two, or the first of more, as in `jobs.run`,
     which cannot be imported here: ``tests/test_ties.py`` compares them.
+
+    Parameters
+    ----------
+    scores : array (sample,) or (sample, class)
+        Of two classes the gap: the positive class's score minus the other's.
+
+    Returns
+    -------
+    int64 array (sample,)
     """
     classes = scores >= 0 if scores.ndim == 1 else scores.argmax(axis=1)
     return classes.astype(np.int64)

@@ -70,7 +70,13 @@ def dtype_of(summary: str) -> type[pl.DataType]:
 
 
 def summarise(values: NDArray[np.floating[Any]], names: Sequence[str]) -> dict[str, float]:
-    """Summarise the values (n,) of a column that are not NaN; `names` are keys of `MEANINGS`.
+    """Summarise the values of a column that are not NaN.
+
+    Parameters
+    ----------
+    values : float array (n,)
+    names : sequence of str
+        Keys of `MEANINGS`, such as mean, std, range and q05.
 
     Returns
     -------

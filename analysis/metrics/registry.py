@@ -33,7 +33,18 @@ METRICS = _found()
 
 
 def select(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return metrics' records in the order of `METRICS`, followed by users' own."""
+    """Return metrics' records in the order of `METRICS`, followed by users' own.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of `METRICS`, or users' own as ``"module:function"``, which are imported.
+
+    Raises
+    ------
+    Refused
+        For an unknown name, or an own metric whose column has another column's name.
+    """
     own = []
     for name in names:
         if ":" in name:

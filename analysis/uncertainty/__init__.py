@@ -80,7 +80,18 @@ def _crossing(value: float, curve: Real) -> float | None:
 def size_for(share: float, mean: Real) -> float | None:
     """Return how many models give a share of the gain of all over one; None if there is no gain.
 
-    `mean`, a float array (M,), is over the ensembles of 1…M models; larger is better.
+    Parameters
+    ----------
+    share : float
+        Of the gain, such as 0.9.
+    mean : float array (M,)
+        The mean score of ensembles of 1…M models; larger is better. Between two sizes it is taken
+        to be linear.
+
+    Returns
+    -------
+    float or None
+        From 1 to M.
     """
     gain = mean[-1] - mean[0]
     return _crossing(mean[0] + share * gain, mean) if gain > 0 else None
@@ -92,6 +103,16 @@ def spread(std: Real, kind: Spread) -> Real:
     Draws share a pool of M models, so ensembles of l models differ less than independent ones, by a
     factor of about √(1 - l/M). ``"independent"`` divides by it for l ≤ M/2 and gives NaN beyond;
     ``"draws"``, as in the source, returns `std` unchanged.
+
+    Parameters
+    ----------
+    std : float64 array (M,)
+        Standard deviations over draws of ensembles of 1…M models.
+    kind : {"independent", "draws"}
+
+    Returns
+    -------
+    float64 array (M,)
     """
     if kind == "draws":
         return std
@@ -105,7 +126,12 @@ def orders(
 ) -> NDArray[np.int64]:
     """Draw orders of models, whose first k are deep ensembles; the same for every cell.
 
-    `seed` is the sweep's.
+    Parameters
+    ----------
+    seed : int
+        The sweep's.
+    dataset_id : str
+    repeat_index, n_models, draws : int
 
     Returns
     -------
@@ -214,7 +240,18 @@ def _pairs_won(score: Real, positive: NDArray[Any]) -> float:
 
 
 def entropy(logs: Real) -> Real:
-    """Return the entropy in nats, (sample,), of log-probabilities (sample, class)."""
+    """Return the entropy in nats, −Σ_c p_c ln p_c.
+
+    Parameters
+    ----------
+    logs : float64 array (sample, class)
+        Logarithms of probabilities, -inf for 0.
+
+    Returns
+    -------
+    float64 array (sample,)
+        From 0 to ln C.
+    """
     p = np.exp(logs)
     return np.asarray(-np.where(p > 0, p * np.where(p > 0, logs, 0), 0).sum(axis=1))
 
@@ -245,9 +282,19 @@ def thresholded_adaptive_calibration_error(
 def calibration_errors(
     logs: Real, y_true: NDArray[np.integer[Any]], thresholds: Sequence[float], bins: Sequence[int]
 ) -> Real:
-    """Return TACE for every threshold and number of bins, (threshold, bins), sorting once.
+    """Return TACE for every threshold and number of bins, sorting once.
 
-    Parameters are those of `thresholded_adaptive_calibration_error`.
+    Parameters
+    ----------
+    logs, y_true
+        As in `thresholded_adaptive_calibration_error`.
+    thresholds : sequence of float
+    bins : sequence of int
+
+    Returns
+    -------
+    float64 array (threshold, bins)
+        NaN if any of `logs` is.
     """
     if np.isnan(logs).any():
         return np.full((len(thresholds), len(bins)), np.nan)
@@ -451,7 +498,14 @@ def calibration_splits(
     """Split a test set at random into halves, the same for everything measured on it.
 
     The first half is the ⌊n/2⌋ points with the smallest of n raw words; it is not stratified.
-    Fewer splits are a prefix of more splits. `seed` is the sweep's.
+    Fewer splits are a prefix of more splits.
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's.
+    dataset_id : str
+    repeat_index, n_test, splits : int
 
     Returns
     -------

@@ -33,7 +33,7 @@ from benchmarks.storm.adversary import KINDS, Storm
 from benchmarks.storm.comparison import differences
 from benchmarks.storm.ground import Ground
 from benchmarks.storm.sweeps import MODULES, QUICK, SWEEPS
-from manyseed.slurm.testcluster.cluster import MissingPackages, check_packages
+from manyseed.slurm.testcluster import MissingPackages, check_packages
 
 MOST_RETRAINED = 0.05
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

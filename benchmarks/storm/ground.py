@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from manyseed.slurm.testcluster import Settings, TestCluster
-from manyseed.slurm.testcluster.cluster import kill
+from manyseed.slurm.testcluster import Settings, TestCluster, kill
 
 MANYSEED = Path(sys.executable).with_name("manyseed")
 LEASE_SECONDS = 5.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.checks import Refused, require_known
-from manyseed.jobs.classifiers.convnet import CNN, CONVNET, VGG
-from manyseed.jobs.classifiers.mlp import MLP
 from manyseed.jobs.classifiers.record import (
     FORMS,
     TABLE,
@@ -23,10 +24,6 @@ from manyseed.jobs.classifiers.record import (
     Unsuitable,
     epochs_of,
 )
-from manyseed.jobs.classifiers.resnet import PRERESNET, RESNET, WIDE_RESNET
-from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
-from manyseed.jobs.classifiers.vit import VIT, VIT_TRANSFER
-from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.images import augmentation
@@ -41,14 +38,24 @@ from manyseed.jobs.training.handling import (
 )
 from manyseed.jobs.training.network import Network
 
-CLASSIFIERS: dict[str, Classifier] = {
-    record.name: record
-    for record in (
-        *(LR_SGD, SVM_SGD, XGB, MLP, CNN, CONVNET, VGG, RESNET, PRERESNET, WIDE_RESNET),
-        *(VIT, VIT_TRANSFER),
-    )
-}
-"""By the names that users write; to add a classifier, add its record here."""
+_ORDER = (
+    *("lr-sgd", "svm-sgd", "xgb", "mlp", "cnn", "convnet", "vgg", "resnet", "preresnet"),
+    *("wide-resnet", "vit", "vit-transfer"),
+)
+"""The classifiers that are listed first; others follow by name."""
+
+
+def _found() -> dict[str, Classifier]:
+    """Return the records that the modules of this package hold."""
+    found = dict[str, Classifier]()
+    for module in pkgutil.iter_modules(sys.modules[__package__].__path__, f"{__package__}."):
+        held = vars(importlib.import_module(module.name)).values()
+        found |= {one.name: one for one in held if isinstance(one, Classifier)}
+    return {name: found[name] for name in (*_ORDER, *sorted(found.keys() - {*_ORDER}))}
+
+
+CLASSIFIERS = _found()
+"""By the names that users write."""
 
 _START = 0.005
 """Seconds of any fit for drawing, encoding and scaling rows and predicting the test set."""

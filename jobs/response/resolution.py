@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Option, Refused, integer, number
 from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.classifiers.registry import TRANSFORM_SECONDS
 from manyseed.jobs.datasets.info import DatasetInfo
@@ -25,6 +26,8 @@ from manyseed.jobs.response import (
 from manyseed.jobs.training.network import Network
 
 LAYERS = (0, 1)
+_ONCE = Option(kind=list, distinct=True, called="a list of one or more, each once")
+_LAYERS = replace(_ONCE, of=Option(kind=int, least=0, most=1))
 
 
 def canonical(transform: str) -> str:
@@ -53,9 +56,8 @@ def resolve(
     of the dataset and the classifier, for messages. `is_raw`: whether the classifier takes raw
     rows, as XGBoost does: an interpolated code is not a label.
     """
-    transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
-    layers = options.get("layers", LAYERS)
-    layers = _once("layers", [integer("layers", layer, least=0, most=1) for layer in layers])
+    transforms = _ONCE.check("transforms", [canonical(each) for each in options["transforms"]])
+    layers = _LAYERS.check("layers", options.get("layers", LAYERS))
     for transform in transforms:
         _require_suited(transform, dataset, fit, names, is_raw=is_raw or _is_xgb(fit))
     is_cut = isinstance(fit, Network) and fit.first_block is not None
@@ -80,14 +82,6 @@ def resolve(
         pair_magnitudes=_points("pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES)),
         dbi=dbi,
     )
-
-
-def _once(option: str, values: list[Any]) -> list[Any]:
-    if not values:
-        raise Refused(option, values, allowed="a list of one or more")
-    if len(set(values)) < len(values):
-        raise Refused(option, values, "names one twice")
-    return values
 
 
 def _points(option: str, value: object) -> int:

@@ -300,8 +300,6 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
     `where` is an SQL condition over the table of runs, `best` at most so many runs of each cell:
     the most accurate on their test sets, the first among equals.
     """
-    if best is not None and best < 1:
-        raise UserError("must be at least 1", key="--best", value=best)
     frame = rows_of(tables, "runs")
     schema = frame.collect_schema()
     met = wanted(where, schema, "--where")

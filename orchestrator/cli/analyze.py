@@ -20,8 +20,10 @@ from manyseed.orchestrator.cli.arguments import (
     names,
     option,
     require_outside,
+    switch,
     takes,
     whole_numbers,
+    written_to,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -145,15 +147,12 @@ def analyze(
     metric: OwnMetrics = None,
     cluster: str | None = typer.Option(
         None,
-        "--cluster",
         metavar="NAME",
         help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
         "With --dask slurm, the cluster whose jobs compute for this command.",
         show_default="here; auto with --dask slurm",
     ),
-    wait: bool = typer.Option(
-        False, "--wait", help="With --cluster: follow the job until it ends."
-    ),
+    wait: bool = switch("--wait", "With --cluster: follow the job until it ends."),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -226,13 +225,8 @@ def _task(sweep: Sweep) -> str:
 
 def report(
     directory: Directory,
-    output: Path | None = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Where to write it, also for a sweep that may only be read.",
-        show_default="DIR/report/index.html",
+    output: Path | None = written_to(
+        "Where to write it, also for a sweep that may only be read.", shown="DIR/report/index.html"
     ),
 ) -> None:
     """Write the report, one page with tables and figures: DIR/report/index.html.
@@ -464,24 +458,20 @@ def respond(
     directory: Directory,
     transforms: str | None = typer.Option(
         None,
-        "--transforms",
         metavar="NAME,…",
         help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
         show_default="those of the sweep file's [response], else intra,inter",
     ),
     layers: str | None = typer.Option(
         None,
-        "--layers",
         metavar="N,…",
         help="Layers on whose output intra and inter act, 0 and 1.",
         show_default="0,1",
     ),
     rows: int | None = typer.Option(
-        None, "--rows", min=2, help="Training rows per sample.", show_default="23040"
+        None, min=2, help="Training rows per sample.", show_default="23040"
     ),
-    draws: int | None = typer.Option(
-        None, "--draws", min=1, help="Samples to draw.", show_default="1"
-    ),
+    draws: int | None = typer.Option(None, min=1, help="Samples to draw.", show_default="1"),
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -30,6 +30,7 @@ from manyseed.orchestrator.cli.arguments import (
     shown_help,
     spoken_of_options,
     without_conversion,
+    written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
 from manyseed.orchestrator.cli.output import (
@@ -223,15 +224,8 @@ _FORM = Annotated[
 ]
 _OUTPUT = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the numbers to a file (.csv, .md, .tex, .json, .parquet).",
-        show_default=False,
-    ),
+    written_to("Write the numbers to a file (.csv, .md, .tex, .json, .parquet).", default=...),
 ]
-
 _COLUMNS = Annotated[
     str | None,
     typer.Option(

@@ -20,17 +20,34 @@ if TYPE_CHECKING:
 
     from manyseed.orchestrator.sweep import Sweep
 
-Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
-]
-SweepToml = Annotated[
-    Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.", show_default=False)
-]
+
+def argument(metavar: str, meaning: str, default: Any = None, **details: Any) -> Any:
+    """Return an argument; what holds without it, its meaning says."""
+    return typer.Argument(default, metavar=metavar, help=meaning, show_default=False, **details)
+
+
+def written_to(
+    meaning: str,
+    name: str = "--output",
+    *,
+    default: Any = None,
+    metavar: str = "FILE",
+    shown: str | bool = False,
+) -> Any:
+    """Return the option for what a verb writes to; `shown` says where it does by default."""
+    return typer.Option(default, name, "-o", metavar=metavar, help=meaning, show_default=shown)
+
+
+def switch(name: str, meaning: str, *others: str) -> Any:
+    """Return an option without a value, which is off by default."""
+    return typer.Option(False, name, *others, help=meaning)
+
+
+Directory = Annotated[Path, argument("DIR", "The sweep directory.", ...)]
+SweepToml = Annotated[Path, argument("SWEEP.toml", "The sweep file.", ...)]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out", "-o", metavar="DIR", help="The sweep directory.", show_default="./<name>"
-    ),
+    written_to("The sweep directory.", "--out", default=..., metavar="DIR", shown="./<name>"),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from manyseed.orchestrator.cli.arguments import Json
+from manyseed.orchestrator.cli.arguments import Json, switch, written_to
 from manyseed.orchestrator.cli.output import console, print_json, print_table, say, say_next
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def init(
     name: str | None = typer.Argument(
         None, help="The profile's name.", show_default="SLURM's name of the cluster"
     ),
-    out: Path | None = typer.Option(
-        None, "--out", "-o", metavar="FILE", help="The file.", show_default="in ~/.config"
-    ),
+    out: Path | None = written_to("The file.", "--out", shown="in ~/.config"),
 ) -> None:
     """Ask SLURM about the cluster, and write a profile for you to complete.
 
@@ -69,7 +67,7 @@ def check(
     folder: Path = typer.Option(
         Path(), "--dir", metavar="DIR", help="A folder for sweeps, which the nodes share."
     ),
-    wait: float = typer.Option(15, "--wait", min=1, help="Minutes to wait for jobs."),
+    wait: float = typer.Option(15, min=1, help="Minutes to wait for jobs."),
     as_json: Json = False,
 ) -> None:
     """Submit a tiny job of each resource class, and say what works on its node.
@@ -232,7 +230,7 @@ def start(
 @testcluster_app.command()
 def stop(
     folder: _Folder = None,
-    purge: bool = typer.Option(False, "--purge", help="Remove its folder, too."),
+    purge: bool = switch("--purge", "Remove its folder, too."),
 ) -> None:
     """End the test cluster's jobs and processes, and no others.
 

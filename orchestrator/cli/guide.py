@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from manyseed.orchestrator.cli.arguments import switch, written_to
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, require_one_of
 
@@ -36,9 +37,7 @@ def docs(
         help="A page, PAGE#HEADING, or a word to look for; without it, all pages are listed.",
         autocompletion=pages_like,
     ),
-    as_schema: bool = typer.Option(
-        False, "--schema", help="Print the JSON Schema of sweep files, for editors."
-    ),
+    as_schema: bool = switch("--schema", "Print the JSON Schema of sweep files, for editors."),
 ) -> None:
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
@@ -151,9 +150,7 @@ def example(
     name: str | None = typer.Argument(
         None, metavar="[NAME]", help="An example; without it, all are listed."
     ),
-    out: Path | None = typer.Option(
-        None, "--out", "-o", metavar="FILE", help="Where to write it.", show_default="NAME"
-    ),
+    out: Path | None = written_to("Where to write it.", "--out", shown="NAME"),
 ) -> None:
     """Write an example sweep file or cluster profile; or list all examples.
 

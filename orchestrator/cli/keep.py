@@ -15,8 +15,11 @@ from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     alone,
+    argument,
     require_outside,
+    switch,
     takes,
+    written_to,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -42,16 +45,13 @@ _NAMED = 20  # how many runs are named; ``--json`` names all
 @takes("verify", "repair")
 def verify(
     directory: Directory,
-    tidy: bool = typer.Option(
-        False,
+    tidy: bool = switch(
         "--compact",
-        help="Instead: publish the runs in journals, remove files no longer needed, "
+        "Instead: publish the runs in journals, remove files no longer needed, "
         "consolidate metadata.",
     ),
-    sealed: bool = typer.Option(
-        False,
-        "--sealed",
-        help="Instead: compare every file with the receipt that manyseed seal DIR wrote.",
+    sealed: bool = switch(
+        "--sealed", "Instead: compare every file with the receipt that manyseed seal DIR wrote."
     ),
     as_json: Json = False,
     **options: Any,
@@ -181,9 +181,7 @@ def seal(directory: Directory, as_json: Json = False, **options: Any) -> None:
 @takes("split", "where", where={"autocompletion": arguments.condition})
 def split(
     directory: Directory,
-    out: Path = typer.Option(
-        ..., "--out", "-o", metavar="PART", help="The new directory.", show_default=False
-    ),
+    out: Path = written_to("The new directory.", "--out", default=..., metavar="PART"),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -213,9 +211,7 @@ def split(
 
 def merge(
     directory: Directory,
-    parts: list[Path] = typer.Argument(
-        metavar="PART…", help="Directories that split made.", show_default=False
-    ),
+    parts: list[Path] = argument("PART…", "Directories that split made.", ...),
     as_json: Json = False,
 ) -> None:
     """Add the finished runs of parts to the sweep that they were split from.
@@ -275,14 +271,7 @@ def compact(directory: Directory) -> None:
 
 def export(
     directory: Directory,
-    output: Path = typer.Option(
-        ...,
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="A new file whose name ends with .zip or .parquet.",
-        show_default=False,
-    ),
+    output: Path = written_to("A new file whose name ends with .zip or .parquet.", default=...),
 ) -> None:
     """Write a portable copy of the predictions as one file.
 
@@ -314,15 +303,11 @@ def export(
     probability={"metavar": "softmax|ovr|none"},
 )
 def import_(
-    files: list[Path] | None = typer.Argument(
-        None,
-        metavar="[DIR] FILE…",
-        help="Predictions, or folders of them; before these, optionally, an import to add to.",
-        show_default=False,
+    files: list[Path] | None = argument(
+        "[DIR] FILE…",
+        "Predictions, or folders of them; before these, optionally, an import to add to.",
     ),
-    out: Path | None = typer.Option(
-        None, "--out", "-o", metavar="DIR", help="The new directory.", show_default=False
-    ),
+    out: Path | None = written_to("The new directory.", "--out", metavar="DIR"),
     classifier: list[str] | None = typer.Option(
         None,
         metavar="NAME|NAME=FILE",
@@ -493,18 +478,12 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
 )
 def rerun(
     directory: Directory,
-    run: str | None = typer.Argument(
-        None,
-        metavar="[RUN]",
-        help="Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best.",
-        show_default=False,
+    run: str | None = argument(
+        "[RUN]", "Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best."
     ),
-    check: bool = typer.Option(
-        False, "--check", help="Exit code 1 unless it is equal bit for bit."
-    ),
+    check: bool = switch("--check", "Exit code 1 unless it is equal bit for bit."),
     save: Path | None = typer.Option(
         None,
-        "--save",
         metavar="FILE|FOLDER",
         help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
         "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "

@@ -18,8 +18,11 @@ from manyseed.orchestrator.cli.arguments import (
     Settings,
     SweepToml,
     alone,
+    argument,
     only_with,
+    switch,
     takes,
+    written_to,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -52,15 +55,12 @@ _UNITS = {"h": "hours", "min": "minutes"}
 
 @takes("plan", "other_recipe")
 def plan(
-    sweep_file: Path = typer.Argument(
-        ...,
-        metavar="SWEEP.toml|DIR",
-        help="The sweep file; with --tune and --drop, the sweep directory.",
-        show_default=False,
+    sweep_file: Path = argument(
+        "SWEEP.toml|DIR", "The sweep file; with --tune and --drop, the sweep directory.", ...
     ),
     out: Out = None,
     settings: Settings = None,
-    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the plan; write nothing."),
+    dry_run: bool = switch("--dry-run", "Show the plan; write nothing.", "-n"),
     walltime: str | None = typer.Option(
         None,
         metavar="TIME",
@@ -74,20 +74,16 @@ def plan(
         "10000files. Runs are cut first, then repeats.",
         show_default=False,
     ),
-    fetching: bool = typer.Option(
-        False,
-        "--fetch",
-        help="Only fetch and prepare the data, once, on a machine that can reach it.",
+    fetching: bool = switch(
+        "--fetch", "Only fetch and prepare the data, once, on a machine that can reach it."
     ),
-    searching: bool = typer.Option(
-        False,
-        "--tune",
-        help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
+    searching: bool = switch(
+        "--tune", 'Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.'
     ),
     dropping: str | None = typer.Option(
         None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
     ),
-    yes: bool = typer.Option(False, "--yes", "-y", help="With --drop: do not ask."),
+    yes: bool = switch("--yes", "With --drop: do not ask.", "-y"),
     cluster: str | None = typer.Option(
         None,
         metavar="NAME",
@@ -472,30 +468,23 @@ def fetch(sweep_file: SweepToml) -> None:
 
 
 def init(
-    data: str | None = typer.Argument(
-        None,
-        metavar="[DATA]",
-        help="A file, a source, or your own function as module:name; without it, all examples "
+    data: str | None = argument(
+        "[DATA]",
+        "A file, a source, or your own function as module:name; without it, all examples "
         "are listed.",
-        show_default=False,
     ),
-    model: str | None = typer.Argument(
-        None,
-        metavar="[MODEL]",
-        help="Your own code: module:name, a Python file or a script; or a classifier. "
+    model: str | None = argument(
+        "[MODEL]",
+        "Your own code: module:name, a Python file or a script; or a classifier. "
         "By default, several classifiers.",
-        show_default=False,
     ),
     target: str | None = typer.Option(
         None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
     ),
-    out: Path | None = typer.Option(
-        None,
+    out: Path | None = written_to(
+        "Where to write it; the sweep takes its name.",
         "--out",
-        "-o",
-        metavar="FILE",
-        help="Where to write it; the sweep takes its name.",
-        show_default="sweep.toml, named after the data",
+        shown="sweep.toml, named after the data",
     ),
     named: str | None = typer.Option(
         None,
@@ -503,9 +492,7 @@ def init(
         metavar="NAME",
         help="Instead, write an example sweep file or cluster profile.",
     ),
-    known: bool = typer.Option(
-        False, "--datasets", help="Instead, list the datasets known by name."
-    ),
+    known: bool = switch("--datasets", "Instead, list the datasets known by name."),
     as_json: Json = False,
 ) -> None:
     """Write a sweep file for your data and model, with comments on what was found in them.
@@ -558,7 +545,7 @@ def init(
 @takes("drop", "where", "dry_run")
 def drop(
     directory: Directory,
-    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    yes: bool = switch("--yes", "Do not ask.", "-y"),
     **options: Any,
 ) -> None:
     """Remove cells from the plan for good; their finished runs are lost.

@@ -18,8 +18,11 @@ from manyseed.orchestrator.cli.arguments import (
     Json,
     Label,
     alone,
+    argument,
     require_outside,
+    switch,
     takes,
+    written_to,
 )
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
@@ -62,14 +65,11 @@ class QueryCommand(Command):
     sort={"autocompletion": arguments.sort},
 )
 def query(
-    directories: list[Path] = typer.Argument(
-        ...,
-        metavar="DIR",
-        help="The sweep directory; with several, the column sweep names each row's.",
-        show_default=False,
+    directories: list[Path] = argument(
+        "DIR", "The sweep directory; with several, the column sweep names each row's.", ...
     ),
     limit: int | None = typer.Option(
-        None, "--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"
+        None, min=1, help="Rows to show.", show_default="40 in a table, or all"
     ),
     form: str | None = typer.Option(
         None,
@@ -78,20 +78,14 @@ def query(
         help="table, csv, json, markdown, latex (booktabs) or parquet.",
         autocompletion=arguments.formats,
     ),
-    output: Path | None = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
-        "standard output.",
+    output: Path | None = written_to(
+        "Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
+        "standard output."
     ),
     caption: Caption = None,
     label: Label = None,
     bold: Bold = None,
-    describe: bool = typer.Option(
-        False, "--describe", help="List the table's columns, as --columns '?' does."
-    ),
+    describe: bool = switch("--describe", "List the table's columns, as --columns '?' does."),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -266,20 +260,12 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
 )
 def plot(
     directory: Directory,
-    kind: str | None = typer.Argument(
-        None,
-        metavar="[KIND]",
-        help="The figure; without it, all kinds are listed.",
-        show_default=False,
-        autocompletion=arguments.kinds,
+    kind: str | None = argument(
+        "[KIND]", "The figure; without it, all kinds are listed.", autocompletion=arguments.kinds
     ),
-    output: Path | None = typer.Option(
-        None,
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
-        show_default="KIND.pdf",
+    output: Path | None = written_to(
+        "A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
+        shown="KIND.pdf",
     ),
     as_json: Json = False,
     **options: Any,

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from manyseed.orchestrator.cli.arguments import Directory, Json, alone
+from manyseed.orchestrator.cli.arguments import Directory, Json, alone, argument, switch
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -51,10 +51,8 @@ def address(metavar: str) -> Any:
 def status(
     directory: Directory,
     run: Annotated[str | None, address("[RUN]")] = None,
-    watch: bool = typer.Option(False, "--watch", help="Show progress until nothing runs any more."),
-    usage: bool = typer.Option(
-        False, "--usage", help="Show the memory and cores that tasks asked for and used."
-    ),
+    watch: bool = switch("--watch", "Show progress until nothing runs any more."),
+    usage: bool = switch("--usage", "Show the memory and cores that tasks asked for and used."),
     as_json: Json = False,
 ) -> None:
     """Report the state of every run and every task.
@@ -237,15 +235,11 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
 
 def logs(
     directory: Directory,
-    what: str | None = typer.Argument(
-        None,
-        metavar="RUN|TASK",
-        help="A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
-        show_default=False,
+    what: str | None = argument(
+        "RUN|TASK",
+        "A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
     ),
-    failed: bool = typer.Option(
-        False, "--failed", help="Show why runs failed, one traceback of each error."
-    ),
+    failed: bool = switch("--failed", "Show why runs failed, one traceback of each error."),
     as_json: Json = False,
 ) -> None:
     """Show what a task printed, or why runs failed.

@@ -19,6 +19,8 @@ from manyseed.orchestrator.cli.arguments import (
     Settings,
     SweepToml,
     alone,
+    argument,
+    switch,
     takes,
 )
 from manyseed.orchestrator.cli.output import (
@@ -400,9 +402,7 @@ def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
 @takes("cancel", "only", "now")
 def cancel(
     directory: Directory,
-    hold: bool = typer.Option(
-        False, "--pause", help="Hold tasks that wait in the queue, until resume."
-    ),
+    hold: bool = switch("--pause", "Hold tasks that wait in the queue, until resume."),
     parallelism: int | None = typer.Option(
         None,
         "--throttle",
@@ -480,9 +480,7 @@ def pause(directory: Directory) -> None:
 
 def throttle(
     directory: Directory,
-    parallelism: int = typer.Argument(
-        ..., metavar="N", min=0, help="0: no limit.", show_default=False
-    ),
+    parallelism: int = argument("N", "0: no limit.", ..., min=0),
 ) -> None:
     """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
 

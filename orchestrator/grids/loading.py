@@ -33,7 +33,7 @@ from manyseed.orchestrator.errors import (
     toml_value,
 )
 from manyseed.orchestrator.grids.objects import lines
-from manyseed.orchestrator.grids.sweepfile import LARGEST, LONGEST, NAME_PATTERN, SweepFile
+from manyseed.orchestrator.grids.sweepfile import LARGEST, NAME, SweepFile
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import Classifier
@@ -189,11 +189,7 @@ _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
 _WORDS = {
     "dict_type": "must be a table",
     "list_type": "must be a list",
-    "literal_error": "not a valid value",
     "model_type": "must be a table",
-    "string_pattern_mismatch": "a name consists of letters, digits, '.', '_' and '-' and begins "
-    "with a letter or digit",
-    "string_too_long": "must have at most {max_length} letters",
 }
 """Messages for some types of pydantic's errors; other types keep pydantic's own."""
 
@@ -226,14 +222,8 @@ def _error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserErro
         return UserError("this key is missing", file=path, key=key, remedy=_example(str(key)))
     if isinstance(fact := context.get("error"), checks.Refused | analysis.Refused):
         return refused(fact, file=path, key=key, value=value)
-    message, remedy = _WORDS.get(kind, detail["msg"]).format(**context), None
-    if kind == "literal_error":
-        annotation = _model_at(model, location[:-1]).model_fields[str(location[-1])].annotation
-        remedy = nearest(str(value), _literals(annotation))
-    elif kind == "string_pattern_mismatch" and location[0] == "analysis":
-        message = 'a metric of your own is named "module:function"'
-    elif kind == "list_type":
-        remedy = _as_list(key, value)
+    remedy = _as_list(key, value) if kind == "list_type" else None
+    message = _WORDS.get(kind, detail["msg"])
     return UserError(message, file=path, key=key, value=value, remedy=remedy)
 
 
@@ -310,12 +300,6 @@ def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[Bas
     return model
 
 
-def _literals(annotation: Any) -> list[str]:
-    """Return the values of ``Literal[…] | None``."""
-    inner = get_args(annotation)
-    return [x for each in inner for x in ([each] if isinstance(each, str) else _literals(each))]
-
-
 def _models(annotation: Any) -> list[type[BaseModel]]:
     """Return the model in ``list[M]``, ``dict[str, M]`` or ``M | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -378,7 +362,7 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
 def name_of(path: Path, settings: Sequence[str] = ()) -> str:
     """Return the name that a sweep file gives; if it gives a wrong one, another."""
     name = _parsed_table(_read(path, settings)[0], path).get("name")
-    is_good = isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) and len(name) <= LONGEST
+    is_good = isinstance(name, str) and re.fullmatch(NAME.pattern, name)
     return str(name) if is_good else path.stem
 
 

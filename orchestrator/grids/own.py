@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.run import Json, canonical_json, text_identity
 from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
@@ -202,8 +202,8 @@ _BY_NAME: dict[str, _Registered] = {}
 
 def _classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
     """Register a class or a function as a classifier; see `manyseed.classifier`."""
-    if form not in (None, *FORMS):
-        raise UserError("unknown form", key="form", value=form, remedy=nearest(str(form), FORMS))
+    if form is not None:
+        require_one_of(form, FORMS, "unknown form", key="form")
 
     def register(made: Made) -> Made:
         before = _BY_NAME.get(name)

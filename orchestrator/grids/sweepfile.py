@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Mapping
 from datetime import date, time
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -34,8 +34,12 @@ from manyseed.jobs.checks import Option
 LARGEST = 2**63 - 1
 """The largest integer in TOML, which has 64 bits."""
 
-NAME_PATTERN, LONGEST = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
-"""What names of sweeps look like, and how many letters they have at most."""
+NAME = Option(
+    pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+    called="text in quotes: 1 to 100 letters, digits, '.', '_' and '-', first a letter or digit",
+)
+"""What names of sweeps look like."""
+_OWN_METRIC = Option(pattern=OWN_PATTERN, called='a metric of your own, "module:function"')
 
 Scores = Literal["all", "margin", "none"]
 Members = Literal["sizes", "all", "none"]
@@ -114,7 +118,6 @@ def _patterns(value: Any) -> Any:
     return patterns
 
 
-_TEXT = _typed("text in quotes", str)
 Text = Annotated[str, _By(Option())]
 Flag = Annotated[bool, _By(Option(kind=bool))]
 Whole = Annotated[int, _By(Option(kind=int))]
@@ -148,9 +151,9 @@ class _Table(BaseModel):
 class Keep(_Table):
     """What is stored of every prediction; changes no result. Labels are always kept."""
 
-    scores: Scores | None = None
+    scores: Annotated[Scores, _By(Option(words=get_args(Scores)))] | None = None
     """A score per class, one number per point, or nothing; by default "all" for 3 to 10 classes."""
-    dtype: ScoreType | None = None
+    dtype: Annotated[ScoreType, _By(Option(words=get_args(ScoreType)))] | None = None
     """Type of stored scores; "float16" halves the store."""
     curves: Flag | None = None
     """For networks: loss and accuracy after every epoch."""
@@ -159,7 +162,7 @@ class Keep(_Table):
     parameters: Models | None = None
     """For networks and linear models: all arrays of the trained model, of all runs, or of those
     that meet a condition, such as "run_index < 10"."""
-    members: Members | None = None
+    members: Annotated[Members, _By(Option(words=get_args(Members)))] | None = None
     """For ensembling methods: the ensembles of 1, 2, 3, 5, 7, 10, … members (the default if all
     scores are kept, or with two classes), every member, or only the whole ensemble."""
 
@@ -282,9 +285,7 @@ class Tune(_Table):
 class _OwnMetrics(_Table):
     """How results are computed from the predictions; does not change predictions."""
 
-    metrics: Annotated[
-        list[Annotated[StrictStr, Field(pattern=OWN_PATTERN), _TEXT]], BeforeValidator(_list)
-    ] = []
+    metrics: Annotated[list[Annotated[str, _By(_OWN_METRIC)]], BeforeValidator(_list)] = []
     """Metrics of your own, "module:function"; computed only if the command names them, too."""
 
 
@@ -376,7 +377,7 @@ class EnsemblingTable(_OpenTable):
 class SweepFile(_Table):
     """A sweep file as the user wrote it, typed and with defaults filled in."""
 
-    name: Annotated[StrictStr, Field(pattern=NAME_PATTERN, max_length=LONGEST), _TEXT]
+    name: Annotated[str, _By(NAME)]
     """Name of the sweep, and of its directory if none is given."""
     seed: Annotated[int, _By(Option(kind=int, least=0, most=LARGEST))]
     """Seed of all random streams; another seed makes another sweep."""

@@ -131,10 +131,6 @@ def import_predictions(
     """
     require_one_of(probability, PROBABILITIES, "unknown", key="--probability")
     asked = cast(Probability, probability)
-    texts = {"--dataset": dataset, "--classifier": classifier, "--name": name}
-    for option, text in texts.items():
-        if not isinstance(text, str | None):
-            raise UserError(f"must be text, not {type(text).__name__}", key=option)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
@@ -375,8 +371,7 @@ def _one_truth(truths: Sequence[Path]) -> Path | None:
 def _require_named(given: Mapping[str, str] | None, known: Sequence[str], key: str) -> None:
     """Refuse an unknown name of ours, and a form of confidences without its place for the class."""
     for own, theirs in (given or {}).items():
-        if own not in known:
-            raise UserError("unknown name", key=key, value=own, remedy=nearest(own, known))
+        require_one_of(own, known, "unknown name", key=key)
         if own == "confidence" and theirs.count(CLASS) != 1:
             remedy = f"write {CLASS} where the class stands: confidence='p_{CLASS}'"
             raise UserError("needs a column for each class", key=key, value=theirs, remedy=remedy)

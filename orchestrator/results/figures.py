@@ -87,7 +87,10 @@ def plots(
 def kinds(paths: SweepPaths) -> pl.DataFrame:
     """Return the kinds of figures for which a sweep's results have tables and values.
 
-    Returns columns kind, of (the column's table, or page) and shows.
+    Returns
+    -------
+    polars frame
+        Columns kind, of (the column's table, or page) and shows.
     """
     results = read_results(paths)
     available = [one for one in known.KINDS if not one.of or one.of in results]
@@ -109,8 +112,23 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
 def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
     """Write figures: one PDF with a page each, or numbered files; the bytes are reproducible.
 
-    `form`: pdf, svg, png or csv; by default the suffix of the file's name. Returns the files
-    written.
+    Parameters
+    ----------
+    drawn : sequence of Plot
+    file : Path
+        In a folder that exists. Several figures in a form that holds one are numbered: NAME-1.png.
+    form : str, optional
+        pdf, svg, png or csv, the numbers that are drawn; by default the suffix of the file's name.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    UserError
+        For another form, or a missing folder.
     """
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMATS:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from typing import TypeVar
 
     Made = TypeVar("Made", bound=Callable[..., Any])
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
         UnavailableError,
         UserError,
     )
-    from manyseed.orchestrator.results.answers.comparison import Compared
     from manyseed.orchestrator.results.answers.likeness import alpha_hat, error_consistency
-    from manyseed.orchestrator.sweep import Sweep
+    from manyseed.orchestrator.sweep import Sweep, compare
 
     __version__: str
 
@@ -53,6 +51,11 @@ def __getattr__(name: str) -> Any:
         from manyseed.orchestrator.sweep import Sweep
 
         return Sweep
+    if name == "compare":
+        from manyseed.orchestrator.calls import with_further
+        from manyseed.orchestrator.sweep import compare
+
+        return with_further(compare)
     if name in _ERRORS:
         from manyseed.orchestrator import errors
 
@@ -93,49 +96,3 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
     from manyseed.orchestrator.grids.own import classifier as registering
 
     return registering(name, form=form, **options)
-
-
-def compare(
-    sweep: Sweep | str | Path | None = None,
-    *levels: Sweep | str | Path,
-    other: Sweep | str | Path | None = None,
-    **options: Any,
-) -> list[Compared]:
-    """Compare cells of a sweep, or two sweeps, as `Sweep.compare` does.
-
-    Parameters
-    ----------
-    sweep : Sweep or path
-    *levels : str, Sweep or path
-        Another sweep, then levels to compare only, A first: ``compare("DIR", "xgb", "mlp")``.
-    other : Sweep or path
-        Another sweep, by name.
-    by, where, metric : str
-        The axis whose levels are compared, a condition on cells, and a metric of runs.
-    between : list of str
-        The levels as a list: ``between=["xgb", "mlp"]``.
-    a, b : str
-        Instead, conditions on cells A and B.
-    lower : bool
-        For a metric of your own: lower is better.
-    confidence : float
-        Confidence of each single interval.
-
-    Examples
-    --------
-    >>> print(manyseed.compare("DIR", "OTHER", metric="ece"))
-    """
-    from manyseed.orchestrator.sweep import Sweep
-
-    if sweep is None:
-        from manyseed.orchestrator.errors import UserError
-
-        error = UserError(
-            "needs an analysed sweep, or its directory",
-            key="sweep",
-            remedy='such as manyseed.compare("DIR"), or manyseed.compare("DIR", "OTHER")',
-        )
-        error.from_python = True
-        raise error
-    first = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
-    return first.compare(*levels, other=other, **options)

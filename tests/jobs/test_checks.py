@@ -12,7 +12,7 @@ import pytest
 from manyseed.jobs.checks import expanded
 from manyseed.jobs.datasets.cache import data_home
 from manyseed.slurm.profile import user_folder
-from manyseed.slurm.testcluster.cluster import TestCluster
+from manyseed.slurm.testcluster import TestCluster
 
 
 def test_a_tilde_of_no_known_user_is_part_of_a_name() -> None:

@@ -12,8 +12,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("orchestrator", "jobs", "slurm", "analysis")
-FOUND = ("analysis/figures", "analysis/metrics", "orchestrator/results/questions")
-"""Whose new files are kinds, metrics and questions by themselves."""
+FOUND = (
+    *("analysis/figures", "analysis/metrics", "jobs/classifiers"),
+    "orchestrator/results/questions",
+)
+"""Whose new files are kinds, metrics, classifiers and questions by themselves."""
 OPEN = re.compile(
     "orchestrator/(sweep|importing/__init__|asking/query|results/(figures|(answers|questions)/.*))"
     "|jobs/(checks|run|perturb|classifiers/record|datasets/(info|sources)|ensembling/methods"

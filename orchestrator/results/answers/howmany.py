@@ -122,7 +122,7 @@ def howmany(
     draws : int
         Ensembles of each size.
     workers : int, optional
-        Threads that compute, by default the available cores; with --until, training processes.
+        How many cores to use, by default the available cores.
     """
     for name, value, of in (
         ("accuracy", accuracy, "accuracy"),

@@ -147,14 +147,8 @@ def until(
         Trains the missing runs of cells that meet an SQL condition (None: of all), and waits.
     analyze : callable
         Analyses finished runs.
-    confidence : float
-        Probability that the interval holds at all looks at once (`analysis.questions.howmany`).
-    most : int
-        Most runs of a cell on each test set.
-    block : int
-        Runs added at a time.
-    where : str, optional
-        An SQL condition over the cells of the plan; other cells are left alone.
+    confidence, most, block, where
+        As in `ask_until`.
     tell : callable
         Called with a message before each step.
 
@@ -162,13 +156,6 @@ def until(
     -------
     list of Answered
         By cell.
-
-    Raises
-    ------
-    UserError
-        For invalid values, or a sweep of imported predictions.
-    RunsError
-        If runs failed: more runs of the cell would not replace them.
     """
     asked = checked(half_width, confidence, block, most)
     _report_other_question(paths, asked, tell)

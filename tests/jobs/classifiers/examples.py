@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
 from manyseed.jobs import classifiers
@@ -15,20 +17,22 @@ WIDE = {"batch": 32, "width": 4}
 """Narrow forms of networks that are wide by default."""
 
 # Large steps and few epochs: enough to learn the structure in some milliseconds.
-OPTIONS = {
-    "lr-sgd": {"hparams": {"eta0": 0.01}},
-    "svm-sgd": {"hparams": {"eta0": 0.01}},
-    "xgb": {},
-    "mlp": {"epochs": 4, "hparams": {"lr": 0.01, "width1": 32, "width2": 33}},
-    "cnn": {"epochs": 4, "hparams": {"lr": 0.01}},
-    "convnet": {"epochs": 4, "hparams": {"lr": 0.01, "width": 8, "batch_norm": True}},
-    "vgg": {"epochs": 3, "hparams": {**WIDE, "lr": 0.03, "depth": 11, "dropout": 0.1}},
-    "resnet": {"epochs": 3, "hparams": {**WIDE, "lr": 0.01}},
-    "preresnet": {"epochs": 3, "hparams": {**WIDE, "depth": 20}},
-    "wide-resnet": {"epochs": 3, "hparams": {**WIDE, "depth": 10, "width": 1, "dropout": 0.1}},
-    "vit": {"epochs": 3, "hparams": {"lr": 0.002, "dropout": 0.1}},
-    "vit-transfer": {"epochs": 4, "hparams": {"lr": 0.02}},
-}
+OPTIONS = defaultdict[str, dict](
+    dict,
+    {
+        "lr-sgd": {"hparams": {"eta0": 0.01}},
+        "svm-sgd": {"hparams": {"eta0": 0.01}},
+        "mlp": {"epochs": 4, "hparams": {"lr": 0.01, "width1": 32, "width2": 33}},
+        "cnn": {"epochs": 4, "hparams": {"lr": 0.01}},
+        "convnet": {"epochs": 4, "hparams": {"lr": 0.01, "width": 8, "batch_norm": True}},
+        "vgg": {"epochs": 3, "hparams": {**WIDE, "lr": 0.03, "depth": 11, "dropout": 0.1}},
+        "resnet": {"epochs": 3, "hparams": {**WIDE, "lr": 0.01}},
+        "preresnet": {"epochs": 3, "hparams": {**WIDE, "depth": 20}},
+        "wide-resnet": {"epochs": 3, "hparams": {**WIDE, "depth": 10, "width": 1, "dropout": 0.1}},
+        "vit": {"epochs": 3, "hparams": {"lr": 0.002, "dropout": 0.1}},
+        "vit-transfer": {"epochs": 4, "hparams": {"lr": 0.02}},
+    },
+)
 
 # Where these are too few epochs to learn the structure.
 LEARNING = OPTIONS | {

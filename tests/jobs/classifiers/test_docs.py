@@ -8,6 +8,7 @@ from pathlib import Path
 from manyseed.jobs import classifiers
 from manyseed.jobs.hparams import Categorical, Continuous
 
+PROBABILITIES = {"softmax": "softmax", "ovr": "sigmoid", "none": "none"}
 PAGE = (Path(__file__).parents[3] / "docs" / "classifiers.md").read_text()
 
 
@@ -42,5 +43,9 @@ def test_hparam_tables_are_the_spaces():
 
 
 def test_every_classifier_has_its_row():
-    for name in classifiers.names():
-        assert f"| `{name}` |" in PAGE
+    rows = dict(re.findall(r"^\| `(\S+)` \| (.*) \|$", PAGE, re.MULTILINE))
+    for name, record in classifiers.CLASSIFIERS.items():
+        _, _, data, _, probability, streams = rows[name].split(" | ")
+        assert {one for one in ("init", "batch") if one in streams} == record.streams, name
+        assert data.startswith("images") == record.images_only, name
+        assert probability.startswith(PROBABILITIES[record.probability]), name

@@ -11,6 +11,7 @@ import xgboost
 from sklearn.linear_model import SGDClassifier
 
 from manyseed.jobs import classifiers
+from manyseed.jobs.hparams import Categorical
 from manyseed.jobs.run import MachineError, Prediction, TrainingSet, seed31
 from tests.encoded import dense
 from tests.jobs.classifiers import examples
@@ -243,6 +244,21 @@ CHANGES = {
     },
     "vit": {"lr": 0.02, "weight_decay": 0.1, "batch": 16, "dropout": 0.2},
     "vit-transfer": {"lr": 0.04, "weight_decay": 0.1, "batch": 16},
+}
+
+
+def other(hparam):
+    """Return another value than the default: another level, or the far end of the range."""
+    if isinstance(hparam, Categorical):
+        return next(level for level in hparam.levels if level != hparam.default)
+    default = hparam.position(hparam.default)
+    return hparam.settle(max(hparam.ends, key=lambda end: abs(end - default)))
+
+
+CHANGES |= {
+    name: {hparam.name: other(hparam) for hparam in record.space}
+    for name, record in classifiers.CLASSIFIERS.items()
+    if name not in CHANGES
 }
 
 

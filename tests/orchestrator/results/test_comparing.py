@@ -16,11 +16,13 @@ from scipy import stats
 import manyseed
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions.question import imported
 from manyseed.orchestrator.cli.analyze import print_effects
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers import compare
 from manyseed.orchestrator.results.answers.comparison import AnalysedSweep, words
+from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
 SWEEP = """
@@ -378,12 +380,20 @@ def test_levels_in_the_wrong_place_are_answered_with_the_right_one(
         sweeps["one"].compare(**options)  # type: ignore[arg-type]
 
 
-def test_the_help_shows_every_option() -> None:
-    known = inspect.signature(compare.compare_cells).parameters
-    for function in (manyseed.compare, Sweep.compare):
+def test_the_help_shows_every_option_of_the_question() -> None:
+    asked = (Sweep.compare, Sweep.alike, Sweep.howmany, Sweep.dee, Sweep.howmany_until)
+    for function in (manyseed.compare, *asked):
+        name = function.__name__.replace("howmany_until", "until")
+        known = dict(inspect.signature(imported(registry.named(name).find)).parameters)
+        del known[next(iter(known))]
+        own = inspect.signature(function).parameters
         shown = inspect.getdoc(function) or ""
-        for name in [*known][1:]:
-            assert re.search(rf"^[\w, ]*\b{name}\b[\w, ]* : ", shown, re.MULTILINE), name
+        for option in known.keys() - {"dry_run", "report"}:
+            assert own[option].annotation == known[option].annotation or option == "other"
+            assert own[option].default == known[option].default
+            assert len(re.findall(rf"^{option} : .*\n    \w", shown, re.MULTILINE)) == 1, option
+        assert "**options" not in shown
+        assert not re.search(r"\S\n\w+\n---|\n\n\n|--[a-z]", shown)
 
 
 def test_comparisons_are_printed_as_the_command_prints_them(sweeps: dict[str, Sweep]) -> None:

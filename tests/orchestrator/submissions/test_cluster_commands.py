@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.sweep import Sweep
+from manyseed.slurm import testcluster
 from manyseed.slurm.discover import Limits, discover
 from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
-from manyseed.slurm.testcluster import cluster as testcluster
 from tests.cluster import Slurm, start
 from tests.orchestrator.conftest import QUICK, command, write
 

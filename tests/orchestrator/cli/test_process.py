@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.options import Options
 from tests.orchestrator.conftest import MANYSEED, inside
 
 AT = """
@@ -110,7 +111,7 @@ def test_a_reader_that_leaves_early_is_no_error(sweep: Sweep) -> None:
         ("query", sweep.directory, "--json"),
     )
     if not sweep.paths.results.exists():
-        sweep.analyze(workers=1)
+        sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
     for words in asked:
         found = ends(*words, shell='"$@" | true')
         assert (found.returncode, found.stderr) == (141, b""), words
@@ -120,7 +121,7 @@ def test_a_reader_that_leaves_early_is_no_error(sweep: Sweep) -> None:
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "utf-16"])
 def test_output_in_any_encoding_is_no_error(sweep: Sweep, encoding: str) -> None:
     if not sweep.paths.results.exists():
-        sweep.analyze(workers=1)
+        sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
     where = sweep.directory
     for code, *words in (
         (0, "status", where),

@@ -40,6 +40,7 @@ from manyseed.orchestrator.results.answers import summary
 from manyseed.orchestrator.submissions.cluster import (
     SIGNAL_SECONDS,
     intent_for,
+    require,
     submit_arrays,
     unique_name,
 )
@@ -131,6 +132,7 @@ def submit(
     from manyseed.orchestrator.computing.tables import to_json
 
     profile = of_slurm(cluster)
+    require(profile, "cpu", paths.analysis_job(1))
     options = options or conventions(paths)
     check(paths, options)
     request = AnalysisRequest(to_json(options), dask, workers)

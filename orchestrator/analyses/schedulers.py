@@ -26,7 +26,7 @@ from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
 from manyseed.orchestrator.paths import WORKER_KEYS
-from manyseed.orchestrator.submissions.cluster import passing, refusal, submit_jobs
+from manyseed.orchestrator.submissions.cluster import passing, refusal, require, submit_jobs
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
 from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS, scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission
@@ -141,6 +141,7 @@ def slurm_workers(
     name = f"manyseed-workers-{uuid.uuid4().hex[:8]}"
     watch = None
     options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
+    require(profile, "cpu", parent / name, _SIGNAL_SECONDS)
     parent.mkdir(parents=True, exist_ok=True)
     with passing(profile, "cpu", parent / name, name, n) as jobs:
         try:

@@ -88,7 +88,7 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
     `address`: ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the
     repeat and the run, counted from 0.
     """
-    match = re.fullmatch(r"([0-9a-f]+):(\d+):(\d+)", address)
+    match = re.fullmatch(r"([0-9a-f]{1,64}):([0-9]{1,9}):([0-9]{1,9})", address)
     if match is None:
         raise UserError(
             "not of the form CELL:REPEAT:RUN",
@@ -124,7 +124,7 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
 def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
     """Return the row of the plan's cells that the text identifies."""
     cells = plan.cells.filter(pl.col("cell_id").str.starts_with(text))
-    if text.isdigit() and int(text) < len(plan.all_cells):
+    if text.isdecimal() and int(text) < len(plan.all_cells):
         cells = plan.cells.filter(pl.col("cell") == int(text))
     if len(cells) != 1:
         remedy = f"cells have the numbers 0 to {len(plan.all_cells) - 1}"

@@ -67,16 +67,7 @@ def submit_array(
     shared with the nodes. The output of all attempts of a task goes to ``<job id>_0_log.out`` and
     ``.err``. `submitted`: called with the job ids of each array as soon as it is submitted.
     """
-    resources = profile.resources(resource_class)
-    if resources.minutes * 60 <= tasks.signal_seconds:
-        allowed = f"more than {tasks.signal_seconds} s, when tasks are asked to end before it"
-        raise Refused(f"{resource_class}.time", f"{resources.minutes} min", allowed=allowed)
-    if resources.setup_file and not Path(resources.setup_file).is_file():
-        option = f"{resource_class}.setup-file"
-        raise Refused(option, resources.setup_file, "there is no such file")
-    if found := _EXPANDED.search(str(folder.absolute())):
-        reason = f"SLURM takes {found[0]} in it for something else, so logs would go elsewhere"
-        raise Refused("folder", str(folder.absolute()), reason)
+    resources = require(profile, resource_class, folder, tasks.signal_seconds)
     executor = _executor(profile, resources, folder, tasks)
     call = Call(tasks.function, tasks.signal_seconds * _KILL_MARGIN)
     name, comment = tasks.name, tasks.comment or tasks.name
@@ -89,6 +80,21 @@ def submit_array(
             submitted([job.job_id for job in jobs])
             ids += [job.job_id for job in jobs]
     return ids
+
+
+def require(profile: Profile, resource_class: str, folder: Path, signal_seconds: int) -> Resources:
+    """Return what jobs of a class request; refuse what `submit_array` would refuse."""
+    resources = profile.resources(resource_class)
+    if resources.minutes * 60 <= signal_seconds:
+        allowed = f"more than {signal_seconds} s, when tasks are asked to end before it"
+        raise Refused(f"{resource_class}.time", f"{resources.minutes} min", allowed=allowed)
+    if resources.setup_file and not Path(resources.setup_file).is_file():
+        option = f"{resource_class}.setup-file"
+        raise Refused(option, resources.setup_file, "there is no such file")
+    if found := _EXPANDED.search(str(folder.absolute())):
+        reason = f"SLURM takes {found[0]} in it for something else, so logs would go elsewhere"
+        raise Refused("folder", str(folder.absolute()), reason)
+    return resources
 
 
 def cut(n: int, limit: int) -> list[range]:

@@ -20,7 +20,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ _SECRET = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CLASSES = ("cpu", "gpu")
+_COUNT = "0*[1-9][0-9]{0,8}"
 _TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 
 
@@ -255,7 +256,7 @@ def minutes(text: str | int) -> int:
 
 def check_memory(text: str) -> None:
     """Refuse text that is not a number with one of SLURM's units."""
-    if re.fullmatch(r"[0-9]+[KMGT]?B?", text, re.IGNORECASE) is None:
+    if re.fullmatch(r"[0-9]+[KMGT]?B?", text, re.IGNORECASE | re.ASCII) is None:
         raise Refused("mem", text, allowed='a number with K, M, G or T, such as "32G"')
 
 
@@ -276,6 +277,11 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
         raise Refused(f"{where}time", table["time"], allowed="a minute or more")
     if name == "gpu" and not _asks_for_gpus(options, table["extra"]):
         raise Refused(name, None, 'requests no GPU: add gres = "gpu:1" or gpus-per-node = 1')
+    asked = {**options, **table["extra"]} if name == "gpu" else {}
+    for key, count in gpus_asked(asked):
+        if count.isnumeric() and re.fullmatch(_COUNT, count) is None:
+            allowed = 'a number of GPUs from 1, such as 1 or "gpu:1"'
+            raise Refused(f"{where}{key}", asked[key], allowed=allowed)
     own = {
         key.replace("-", "_"): _checked(f"{where}{key}", table[key], kind)
         for key, kind in KEYS.items()
@@ -289,7 +295,7 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
         if not own["setup_file"].startswith("/"):
             raise Refused(f"{where}setup-file", file, allowed="a path that begins with / or ~/")
     cores = options.get("cpus-per-task", "1")
-    if re.fullmatch(r"0*[1-9][0-9]{0,8}", cores) is None:
+    if re.fullmatch(_COUNT, cores) is None:
         raise Refused(f"{where}cpus-per-task", cores, allowed=_ALLOWED[int])
     own["extra"] = {
         key: value if isinstance(value, bool) else _option(f"{where}extra.", key, value)
@@ -315,6 +321,14 @@ def _option(where: str, key: str, value: Any) -> str:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
     raise Refused(f"{where}{key}", value, allowed="a number or text in quotes")
+
+
+def gpus_asked(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield each request of GPUs: its option, and the number or the kind that it ends in."""
+    for key in ("gpus-per-node", "gpus-per-task", "gpus", "gres"):
+        for part in str(options.get(key, "")).split(","):
+            if key != "gres" or part.startswith("gpu"):
+                yield key, part.partition("(")[0].rpartition(":")[2]
 
 
 def _asks_for_gpus(options: Mapping[str, str], extra: Mapping[str, Any]) -> bool:

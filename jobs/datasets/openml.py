@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ _PROVENANCE = ("source", "id", "digest")
 
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
-    if name.isascii() and name.isdigit():
+    if re.fullmatch("[0-9]{1,9}", name):
         known = next((entry for entry in OPENML.values() if entry.id == int(name)), None)
         if known is None:
             return _described(int(name))

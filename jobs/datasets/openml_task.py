@@ -39,7 +39,7 @@ _PROVENANCE = ("source", "id", "target", "digest", "folds")
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
     source = f"openml-task:{name}"
-    if not (name.isascii() and name.isdigit()):
+    if not re.fullmatch("[0-9]{1,9}", name):
         raise Refused("source", source, allowed="the number of a task: openml-task:31")
     home = data_home()
     file = home / "openml" / "described" / f"task-{int(name)}.json"

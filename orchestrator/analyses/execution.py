@@ -55,6 +55,7 @@ from manyseed.orchestrator.submissions.cluster import (
     intent_for,
     passing,
     refusal,
+    require,
     submit_arrays,
     submit_jobs,
     unique_name,
@@ -177,6 +178,7 @@ def slurm_workers(
     name = f"manyseed-workers-{uuid.uuid4().hex[:8]}"
     watch = None
     options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
+    require(profile, "cpu", parent / name, _SIGNAL_SECONDS)
     parent.mkdir(parents=True, exist_ok=True)
     with passing(profile, "cpu", parent / name, name, n) as jobs:
         try:
@@ -418,6 +420,7 @@ def submit(
     from manyseed.orchestrator.computing.tables import to_json
 
     profile = of_slurm(cluster)
+    require(profile, "cpu", paths.analysis_job(1))
     options = options or conventions(paths)
     check(paths, options)
     request = AnalysisRequest(to_json(options), dask, workers, page)

@@ -235,6 +235,7 @@ def run(
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
         require_code,
+        require_jobs,
         require_packages,
     )
     from manyseed.orchestrator.submissions.submission import last_intent
@@ -264,6 +265,9 @@ def run(
         require_packages(
             asked.after, asked.after.cells.join(asked.added, on="cell", how="semi").sort("cell")
         )
+    else:
+        known = asked.observed, asked.measuring
+        require_jobs(SweepPaths(directory), asked.after, asked.added, *known, profile)
     change = plan_sweep(sweep_file, directory, settings)
     fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -258,6 +258,14 @@ class Results(Mapping[str, pl.DataFrame]):
         with self.damage_named(table):
             return _with_later_axes(frame)
 
+    def is_as_recorded(self, table: str, since: int) -> bool:
+        """Whether a table was not written after `since`, and has the checksum of the record."""
+        try:
+            file = self._files[table]
+            return file.stat().st_mtime_ns <= since and checksum(file) == self._checksums[table]
+        except (OSError, DamagedFile, KeyError):
+            return False
+
     def _file(self, table: str) -> Path:
         if table in self._files:
             return self._files[table]
@@ -348,6 +356,26 @@ def read_results(paths: SweepPaths) -> Results:
     further = (EFFECTS, VARIANCE, POINTS, *DRAWN_TABLES)
     files |= {name: paths.table(name) for name in further if name in known}
     return Results(files, record.tables, remedy(paths), paths)
+
+
+def damage(paths: SweepPaths) -> str:
+    """Return what is wrong with a result table, and what heals it; empty if nothing is seen.
+
+    Tables that were written after the analysis are read; of others, which are many bytes, only the
+    checksum in the footer is compared with the record.
+    """
+    try:
+        results, analysed = read_results(paths), paths.analysis.stat().st_mtime_ns
+        for table in results:
+            if not results.is_as_recorded(table, analysed):
+                results.scan(table)
+        with suppress(FileNotFoundError):  # everything is computed again
+            read_parquet(paths.table(INPUTS), INPUT_COLUMNS, remedy=remedy(paths))
+    except DamagedFile as error:
+        return f"The results are damaged: {error}"
+    except UserError as error:  # tables are absent
+        return str(error)
+    return ""
 
 
 def write_result(

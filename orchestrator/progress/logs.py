@@ -166,7 +166,7 @@ def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
 def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
     listed = submissions(paths)
     analysis = last_job(paths)
-    if match := re.fullmatch(r"0*(\d+)/0*(\d+)", what):
+    if match := re.fullmatch(r"0*([0-9]{1,9})/0*([0-9]{1,9})", what):
         number, task = int(match[1]), int(match[2])
         for submission in listed:
             if submission.number == number and task < submission.intent.tasks:

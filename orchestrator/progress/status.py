@@ -52,12 +52,14 @@ def next_steps(
     analysing: bool = False,
     stopping: bool = False,
     covers: tuple[int, int] | None = None,
+    damaged: bool = False,
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
     `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
     its plan. `analysing`: whether an analysis job waits or runs. `stopping`: whether all tasks that
-    wait or run were asked to stop. `covers`: as in `unanalysed`.
+    wait or run were asked to stop. `covers`: as in `unanalysed`. `damaged`: whether result tables
+    are.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -81,7 +83,7 @@ def next_steps(
         return
     if analysing:
         yield "Look again", ("status", directory)
-    elif unanalysed(paths, runs, covers):
+    elif damaged or unanalysed(paths, runs, covers):
         yield "Without them" if runs["failed"] else "Next", ("analyze", directory)
     elif unreported(paths):
         yield "Next", ("report", directory)
@@ -226,7 +228,7 @@ class Status(TypedDict):
     """The last analysis job, an `orchestrator.analyses.AnalysisJob`."""
     cluster_silent: str | None  # why the scheduler did not answer
     report: str | None  # the report's page; None unless it shows the current results
-    outdated: list[str]  # why the results or the report do not cover all finished runs
+    outdated: list[str]  # why results or report do not cover all finished runs, or are damaged
     next: list[dict[str, str]]  # ``what`` and ``command`` of each next step
 
 
@@ -260,7 +262,9 @@ def status(paths: SweepPaths) -> Status:
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
-    missing_results = unanalysed(paths, state.counts, covers)
+    damaged = _damage(paths)
+    late = [damaged or unanalysed(paths, state.counts, covers)]
+    late += [unreported(paths)] * (not damaged)  # the page is of whole tables
     steps = next_steps(
         paths,
         state.counts,
@@ -269,6 +273,7 @@ def status(paths: SweepPaths) -> Status:
         analysing=job is not None and job.state in ALIVE,
         stopping=0 < stopping == len(alive),
         covers=covers,
+        damaged=bool(damaged),
     )
     return {
         "directory": str(paths.directory),
@@ -301,8 +306,8 @@ def status(paths: SweepPaths) -> Status:
         ],
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
-        "report": None if unreported(paths) else str(paths.report),
-        "outdated": [*filter(None, (missing_results, unreported(paths)))],
+        "report": None if damaged or unreported(paths) else str(paths.report),
+        "outdated": [*filter(None, late)],
         "next": [in_words(step) for step in steps],
     }
 
@@ -310,6 +315,14 @@ def status(paths: SweepPaths) -> Status:
 def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
 
     return seconds_left(paths, state, running)
+
+
+def _damage(paths: SweepPaths) -> str:
+    if not paths.analysis.exists():
+        return ""
+    from manyseed.orchestrator.computing.tables import damage  # only where there are results
+
+    return damage(paths)
 
 
 def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:

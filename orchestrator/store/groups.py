@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +122,8 @@ def published_shards(group: Path, array: str = "status") -> set[int]:
             names = [entry.name for entry in os.scandir(folder)]
         except (FileNotFoundError, NotADirectoryError):
             return set()
-        return {int(name[2:]) for name in names if name.startswith("c.") and name[2:].isdigit()}
+        found = (re.fullmatch(r"c\.([0-9]{1,9})", name) for name in names)
+        return {int(match[1]) for match in found if match}
 
 
 def array_description(folder: Path) -> bytes:

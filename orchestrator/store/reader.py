@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -291,7 +292,5 @@ def check_form(group: Group, array: ArraySpec) -> None:
 def _begun_shards(group: Group) -> set[int]:
     """Return the shards with a ``label`` file, which is put in place first."""
     with unavailable("list", folder := group.folder / "label"):
-        names = [entry.name.split(".") for entry in os.scandir(folder)]
-        return {
-            int(name[1]) for name in names if name[0] == "c" and name[1:2] and name[1].isdigit()
-        }
+        found = (re.match(r"c\.([0-9]{1,9})(?:\.|$)", entry.name) for entry in os.scandir(folder))
+        return {int(match[1]) for match in found if match}

@@ -21,13 +21,13 @@ from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import remember
 from manyseed.orchestrator.submissions.submission import Submission
-from manyseed.orchestrator.tasks.intent import Intent, TaskArray
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
 from manyseed.slurm import ClusterError, ClusterUnavailable, Refused, commands
 from manyseed.slurm.discover import Cluster
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.profile import Profile, Resources
+from manyseed.slurm.profile import Profile, Resources, gpus_asked
 
 _LEAST_SECONDS = 300.0  # shortest training time worth the startup cost of a task
 _LEAST_FIT = 1e-4
@@ -165,16 +165,9 @@ def workers(resources: Resources, shape: TaskSize) -> str:
 
 def n_gpus(resources: Resources) -> int:
     """Return the number of GPUs that a task requests."""
-    asked = {**resources.options, **{k: str(v) for k, v in resources.extra.items()}}
-    for key in ("gpus-per-node", "gpus-per-task", "gpus", "gres"):
-        for part in asked.get(key, "").split(","):
-            count = part.partition("(")[0].rpartition(":")[2]
-            if key != "gres" or part.startswith("gpu"):
-                if count.isdigit():
-                    return int(count)
-                if count:
-                    return 1
-    return 1
+    found = gpus_asked({**resources.options, **resources.extra})
+    count = next((count for _, count in found if count), "1")
+    return int(count) if count.isdecimal() else 1
 
 
 def without_nodes(profile: Profile, nodes: Sequence[str]) -> Profile:
@@ -192,6 +185,19 @@ def without_nodes(profile: Profile, nodes: Sequence[str]) -> Profile:
     return dataclasses.replace(profile, cpu=cpu, gpu=gpu)
 
 
+def require(profile: Profile, resource: str, folder: Path, seconds: int = SIGNAL_SECONDS) -> None:
+    """Refuse a profile or a submission's folder with which no job of this class is submitted.
+
+    `seconds`: how long before the end of its walltime a job is asked to end.
+    """
+    from manyseed.slurm.arrays import require as required
+
+    try:
+        required(profile, resource, SubmissionPaths(folder).submitit, seconds)
+    except Refused as error:
+        raise refusal(error, profile) from None
+
+
 def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | UnavailableError:
     """Return the error to report when jobs of a profile could not be submitted."""
     if isinstance(error, ClusterUnavailable):
@@ -202,7 +208,8 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
         return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
     if error.option == "folder":
         return UserError(error.reason, file=str(error.value), remedy="rename the folder")
-    return refused(error, file=profile.path)
+    remedy = 'add it with gres or gpus, or leave out device = "gpu"'
+    return refused(error, file=profile.path, remedy=remedy if error.option == "gpu" else None)
 
 
 def copied_secrets(profile: Profile, folder: Path) -> Iterator[str]:
@@ -302,8 +309,8 @@ def passing(
     profile: Profile, resource: str, folder: Path, name: str, n: int = 1
 ) -> Iterator[Submission]:
     """Yield a submission of `n` jobs, to be submitted; its jobs and folder end with the block."""
-    folder.mkdir(mode=0o700)
     intent = intent_for(profile, "", "", (TaskArray(resource, name, first=0, count=n),), tasks=n)
+    folder.mkdir(mode=0o700)
     submission = Submission(folder, intent)
     try:
         yield submission

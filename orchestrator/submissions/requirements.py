@@ -243,20 +243,22 @@ def gpu_here(devices: pl.Series) -> str | None:
     return next(iter(gpus().values()), None) if "gpu" in devices else None
 
 
-def require_walltime(
+def require_jobs(
+    paths: SweepPaths,
     plan: Plan,
     rows: pl.DataFrame,
     observed: pl.DataFrame,
     measuring: pl.DataFrame,
     profile: Profile,
 ) -> None:
-    """Refuse rows whose fits take longer than the profile's walltime.
+    """Refuse rows that no job of the profile trains, or whose fits exceed its walltime.
 
     `rows`: the runs to submit: column cell. `observed` and `measuring`: as in `cost.seconds`.
     `profile`: with the walltime that jobs request.
     """
     cells = plan.cells.join(rows, on="cell", how="semi")
-    for device in cells["device"].unique():
+    for device in cells["device"].unique().sort():
+        cluster.require(profile, device, paths.submission(1))
         resources = profile.resources(device)
         hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
         wanted = cells.filter(device=device).select("dataset", WITH_METHOD).unique()

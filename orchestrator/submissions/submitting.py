@@ -17,7 +17,7 @@ from manyseed.jobs.training.handling import Device
 from manyseed.jobs.whole import appearing
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked, write_json
-from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, command, refused
+from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, command
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
@@ -43,11 +43,11 @@ from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
     require_data,
+    require_jobs,
     require_packages,
     require_products,
     require_recipe,
     require_space,
-    require_walltime,
 )
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
 from manyseed.orchestrator.submissions.stopping import unpause, wait_for_ending
@@ -66,7 +66,8 @@ from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.orchestrator.working.pool import spawned
 from manyseed.orchestrator.working.queue import shards_of, write_shards
-from manyseed.slurm import Refused, local
+from manyseed.slurm import local
+from manyseed.slurm.discover import Cluster, discover
 from manyseed.slurm.processes import deferred
 from manyseed.slurm.profile import Profile
 
@@ -74,7 +75,6 @@ from manyseed.slurm.profile import Profile
 def choose(
     paths: SweepPaths,
     stacks: Sequence[Stackable],
-    begun: Collection[int],
     *,
     gpu: str | None,
     is_here: bool,
@@ -86,22 +86,10 @@ def choose(
     The processors of a cluster are taken to choose as this machine's does; of its GPUs nothing is
     known, so runs are trained there one by one.
 
-    `begun`: cells whose form is fixed, as they have finished runs. `gpu`: the model of this
-    machine's GPU. `is_here`: whether this machine trains. `check`: called before a file is written.
+    `gpu`: the model of this machine's GPU. `is_here`: whether this machine trains. `check`: called
+    before a file is written.
     """
-    known = choices(paths)
-    todo = [each for each in stacks if each.asked == AUTO and each.key not in known]
-    for each in todo:
-        if each.number in begun:
-            raise UserError(
-                f"runs of {each.classifier} were trained before a number was chosen for them",
-                file=paths.sweep_file,
-                key=f"classifier.{each.classifier}.stack",
-                value=AUTO,
-                remedy="write the number that they were trained with (1 if none was given), or mix "
-                "recipes knowingly with --other-recipe: results mark the repeats",
-            )
-    if not todo:
+    if not (todo := _undecided(paths, stacks)):
         return
     report("Measuring how many seeds a step are fastest.")
     from manyseed.jobs.stacking import best, seconds_a_run, sizes
@@ -145,6 +133,27 @@ def choose(
         report(text)
 
 
+def _undecided(paths: SweepPaths, stacks: Sequence[Stackable]) -> list[Stackable]:
+    known = choices(paths)
+    return [each for each in stacks if each.asked == AUTO and each.key not in known]
+
+
+def _require_decided(
+    paths: SweepPaths, stacks: Sequence[Stackable], begun: Collection[int]
+) -> None:
+    """Refuse to choose a number for cells whose form is fixed, as they have finished runs."""
+    for each in _undecided(paths, stacks):
+        if each.number in begun:
+            raise UserError(
+                f"runs of {each.classifier} were trained before a number was chosen for them",
+                file=paths.sweep_file,
+                key=f"classifier.{each.classifier}.stack",
+                value=AUTO,
+                remedy="write the number that they were trained with (1 if none was given), or mix "
+                "recipes knowingly with --other-recipe: results mark the repeats",
+            )
+
+
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 
 
@@ -183,7 +192,6 @@ def submit(
         state = survey(paths)
         rows = _chosen(state, request)
         earlier = submissions(paths)
-        unpause(earlier, dispensable)
         states = tasks_of(earlier, fresh=True, dispensable=dispensable)
         held, n_waiting = _held(earlier, states)
         is_complete = rows.is_empty()
@@ -191,6 +199,7 @@ def submit(
         if request.limit is not None:
             rows = rows.sort("repeat", "run", "cell").head(request.limit)
         if rows.is_empty():
+            _go_on(earlier, states, dispensable)
             if n_ending and not is_complete:
                 raise _still_ending(paths, n_ending)
             return None
@@ -207,35 +216,41 @@ def submit(
             require_packages(state.plan, cells)
             require_products(paths, cells, bf16, gpu=gpu)
         require_data(paths, state, rows)
+        groups = Groups.read(paths)
+        if request.profile is not None:
+            observed = cost.observed_seconds(paths, state.plan, groups)
+            measuring = cost.planned_seconds(paths, state.plan, groups.specs)
+            require_jobs(paths, state.plan, rows, observed, measuring, request.profile)
+            costs = cost.seconds(state.plan, observed, measuring)
         code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)
-        begun = () if request.other_recipe else {*state.finished_cells["cell"]}
-        choose(
-            *(paths, stacked, begun),
-            gpu=gpu,
-            is_here=is_here,
-            check=lease.check,
-            report=report,
-        )
-        members = members_of(paths, stacked)
         if not request.other_recipe:
+            _require_decided(paths, stacked, {*state.finished_cells["cell"]})
+            members = members_of(paths, stacked)
             recipe = require_recipe(paths, state, cells, members, bf16, gpu=gpu, is_here=is_here)
+            code.require_same(state.finished_cells)
             for text in recipe:
                 report(text)
-            code.require_same(state.finished_cells)
-        groups = Groups.read(paths)
         require_space(paths, state, groups, rows)
+        if scheduler is not None:
+            with scheduler.active():
+                discovered = discover()
+        # what is refused was refused by now, and has changed nothing
+        choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)
+        _go_on(earlier, states, dispensable)
         lay_out(paths, state.plan, groups)
         # otherwise each process of a task would first read the whole store
         keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
         number = _next_number(paths)
         code.copy()
         submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
-        submitter.stacks, submitter.bf16 = members, bf16
+        submitter.stacks, submitter.bf16 = members_of(paths, stacked), bf16
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
         for text in cluster.copied_secrets(request.profile, submitter.folder):
             report(text)
-        return submitter.to_cluster(rows, request.profile, earlier, states, n_waiting, report)
+        return submitter.to_cluster(
+            *(rows, request.profile, discovered, costs, earlier, states, n_waiting), report=report
+        )
 
 
 class _Submitter:
@@ -284,45 +299,34 @@ class _Submitter:
         self,
         rows: pl.DataFrame,
         profile: Profile,
+        discovered: Cluster,
+        costs: pl.DataFrame,
         earlier: Sequence[Submission],
         states: Sequence[Sequence[TaskState]],
         n_waiting: int,
+        *,
         report: Callable[[str], None],
     ) -> Submission:
         """Submit an array of tasks for each resource class, split to respect the cluster's limits.
 
         `rows`: the runs to train. `profile`: the resources that jobs request on this cluster.
-        `earlier`, `states`: their attempts show which nodes are broken and what memory tasks need.
-        `n_waiting`: how many tasks already wait or run, which count towards the user's limits.
+        `discovered`: its limits. `costs`: as `cost.seconds` returns them. `earlier`, `states`:
+        their attempts show which nodes are broken and what memory tasks need. `n_waiting`: how many
+        tasks already wait or run, which count towards the user's limits.
         """
-        from manyseed.orchestrator.plans.cost import planned_seconds
-        from manyseed.slurm.discover import discover
-
-        groups = Groups.read(self.paths)
-        observed = cost.observed_seconds(self.paths, self.plan, groups)
-        measuring = planned_seconds(self.paths, self.plan, groups.specs)
-        costs = cost.seconds(self.plan, observed, measuring)
         classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
         there = [submission for submission in earlier if submission.cluster == profile.name]
         attempts = [attempt for submission in there for attempt in submission.attempts()]
         nodes = {} if is_environment(attempts) else broken_nodes(attempts)
         profile = cluster.without_nodes(profile, sorted(nodes))
-        with scheduler_of(profile.slurm_conf).active():
-            discovered = discover()
         auto = self.request.memory == memory.AUTO
-        try:
-            if auto or self.request.memory is None:
-                tasks = [each for one, each in zip(earlier, states, strict=True) if one in there]
-                short = memory.ran_out(there[-1], tasks[-1]) if there else ()
-                profile, said = memory.sized(profile, classes, there, short, discovered, auto=auto)
-                for text in said:
-                    report(text)
-            shapes = cluster.shapes(profile, classes, discovered, n_waiting)
-        except Refused as error:
-            remedy = 'add it with gres or gpus, or leave out device = "gpu"'
-            is_gpu = error.option == "gpu"
-            raise refused(error, file=profile.path, remedy=remedy if is_gpu else None) from None
-        require_walltime(self.plan, rows, observed, measuring, profile)
+        if auto or self.request.memory is None:
+            tasks = [each for one, each in zip(earlier, states, strict=True) if one in there]
+            short = memory.ran_out(there[-1], tasks[-1]) if there else ()
+            profile, said = memory.sized(profile, classes, there, short, discovered, auto=auto)
+            for text in said:
+                report(text)
+        shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes, self.stacks)
         self.intent = cluster.intent_for(
@@ -423,14 +427,29 @@ def _held(
     parts = [held_rows([])]
     n_alive = 0
     for submission, tasks in zip(earlier, states, strict=True):
-        if any(task.is_out_of_sight and not task.is_alive for task in tasks):
+        alive = [submission.files.task(task.number) for task in tasks if task.is_alive]
+        n_alive += len(alive)
+        if alive:
+            is_stopped = submission.files.stop.exists() and not submission.is_paused
+            skipped = [] if is_stopped or _is_lost(tasks) else submission.skipped_cells
+            parts.append(held_rows(alive).filter(~pl.col("cell").is_in(skipped)))
+    return pl.concat(parts), n_alive
+
+
+def _go_on(
+    earlier: list[Submission],
+    states: Sequence[Sequence[TaskState]],
+    dispensable: Callable[[Scheduler], bool],
+) -> None:
+    """Release what is paused, stop what others take over, and note jobs found by their names."""
+    unpause(earlier, dispensable)
+    for submission, tasks in zip(earlier, states, strict=True):
+        if _is_lost(tasks):
             submission.files.stop.touch()  # tasks that still wait there end as soon as they start
         elif submission.cluster != LOCAL and not submission.is_noted:
             submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
             submission.files.submitted.touch()
-        alive = [submission.files.task(task.number) for task in tasks if task.is_alive]
-        n_alive += len(alive)
-        if alive:
-            skipped = [] if submission.files.stop.exists() else submission.skipped_cells
-            parts.append(held_rows(alive).filter(~pl.col("cell").is_in(skipped)))
-    return pl.concat(parts), n_alive
+
+
+def _is_lost(tasks: Sequence[TaskState]) -> bool:
+    return any(task.is_out_of_sight and not task.is_alive for task in tasks)

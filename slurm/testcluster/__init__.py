@@ -76,7 +76,7 @@ class Daemons:
         daemons = {self.pid(name) for name in self.names()}
         ours = f"SLURM_CONF={self._conf}".encode()
         for folder in Path("/proc").iterdir():
-            if not folder.name.isdigit() or int(folder.name) in daemons:
+            if not folder.name.isdecimal() or int(folder.name) in daemons:
                 continue
             with suppress(OSError):
                 values = (folder / "environ").read_bytes().split(b"\0")

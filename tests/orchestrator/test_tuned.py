@@ -38,6 +38,8 @@ hparams    = ["default", "tuned"]
 perturb_hparams = ["none", "relative:0.1"]
 """
 
+KEEP = "seed = 1\nkeep = { parameters = true }"
+
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
@@ -64,6 +66,26 @@ def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
         DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed plan .* --tune"
     ):
         sweep.show(f"{number}:0:0")
+
+
+def test_models_whose_search_is_lost_are_asked_nothing(tmp_path: Path) -> None:
+    text = TEXT.replace("draws = 4", "draws = 1").replace('"default", ', "")
+    text = text.replace(', "relative:0.1"', "").replace("seed = 1", KEEP)
+    sweep = Sweep.plan(write(tmp_path / "kept.toml", text), tmp_path / "kept")
+    sweep.tune(workers=1)
+    sweep.submit(workers=1)
+    sweep.wait()
+    (file,) = sweep.paths.all_tuned()
+    content = file.read_bytes()
+    file.unlink()
+    ask = ("respond", sweep.directory, "--transforms", "intra", "--rows", "5", "--workers", "1")
+    done = command(*ask)
+    said = " ".join(done.stderr.split())
+    told = f"{file.name}: is not there, though the run was trained"
+    assert (done.returncode, told in said, "plan" in said, "--tune" in said) == (4, *[True] * 3)
+    assert not [*sweep.directory.glob("responses/*")]
+    file.write_bytes(content)
+    assert command(*ask).returncode == 0
 
 
 @pytest.mark.slow

@@ -107,6 +107,7 @@ def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, option: str,
 
 TIMES = ('"UNLIMITED"', '"4h"', "4.5", '"-1"', "2020-01-01", '"1:2:3:4"', '""', '"1-"', '"²"')
 MEMORY = ('"1.5G"', '"32 GB"', '"32GiB"', '"-1"', "1.5", '"all"', '""', "true")
+COUNTS = ("²", "a100:²", "٢", "0", "9" * 5000)
 EXTRA = ("exclusive = true", 'extra = { array = "0-3" }', "extra = { ntasks-per-node = 4 }")
 
 
@@ -116,6 +117,8 @@ EXTRA = ("exclusive = true", 'extra = { array = "0-3" }', "extra = { ntasks-per-
         *((f"time = {value}", "cpu.time") for value in TIMES),
         *((f'time = "60"\nmem = {value}', "cpu.mem") for value in MEMORY),
         *((f'time = "60"\n[cpu]\n{line}', "") for line in EXTRA),
+        *((f'time = "60"\n[gpu]\ngres = "gpu:{n}"', "gpu.gres") for n in COUNTS),
+        *((f'time = "60"\n[gpu]\nextra = {{ gpus = "{n}" }}', "gpu.gpus") for n in COUNTS),
     ],
 )
 def test_a_form_that_sbatch_does_not_take_is_refused(

@@ -24,7 +24,14 @@ from manyseed.orchestrator.computing.cellgroups import named
 from manyseed.orchestrator.computing.tables import read_results
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command, given
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    RunsError,
+    StillRunning,
+    UserError,
+    command,
+    given,
+)
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
@@ -366,10 +373,10 @@ def _require_finished(paths: SweepPaths, cells: pl.DataFrame) -> None:
 
 
 def recorded(paths: SweepPaths) -> UntilRecord | None:
-    """Return what was decided last; None if nothing was."""
+    """Return what was decided last; None if nothing was, or if that is damaged."""
     try:
         return read_record(paths.until, UntilRecord)
-    except FileNotFoundError:
+    except (FileNotFoundError, DamagedFile):  # it is only told, and written anew
         return None
 
 

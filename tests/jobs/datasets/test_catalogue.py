@@ -152,6 +152,9 @@ def test_a_bare_name_of_openml_with_several_versions_is_refused_with_the_list():
     [
         ("openml:vehicel@2", {}, "source = 'openml:vehicel@2': unknown source; there are openml:"),
         ("openml:vehicle@3", {}, "source = 'openml:vehicle@3': unknown source; there are openml:"),
+        ("openml:" + "9" * 5000, {}, "unknown source; there are openml:"),
+        ("openml:²", {}, "source = 'openml:²': unknown source; there are openml:"),
+        ("openml-task:" + "9" * 5000, {}, "the number of a task"),
         ("vehicel", {}, "source = 'vehicel': unknown source; there are sklearn:"),
         ("opnml:vehicle@2", {}, "source = 'opnml:vehicle@2': unknown source; there are sklearn:"),
         ("torchvision:CIFAR", {}, "source = 'torchvision:CIFAR': unknown .*torchvision:CIFAR10"),

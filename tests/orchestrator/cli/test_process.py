@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.options import Options
 from tests.orchestrator.conftest import MANYSEED, inside
 
 AT = """
@@ -98,6 +101,41 @@ def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> Non
     found = ends("status", sweep.directory, "0:0:0", shell=shell)
     assert found.returncode == code, found.stderr
     assert found.stderr == b""
+
+
+def test_a_reader_that_leaves_early_is_no_error(sweep: Sweep) -> None:
+    asked: Sequence[Sequence[object]] = (
+        ("--help",),
+        ("query", sweep.directory),
+        ("query", sweep.directory, "--format", "csv"),
+        ("query", sweep.directory, "--json"),
+    )
+    if not sweep.paths.results.exists():
+        sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
+    for words in asked:
+        found = ends(*words, shell='"$@" | true')
+        assert (found.returncode, found.stderr) == (141, b""), words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "utf-16"])
+def test_output_in_any_encoding_is_no_error(sweep: Sweep, encoding: str) -> None:
+    if not sweep.paths.results.exists():
+        sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
+    where = sweep.directory
+    for code, *words in (
+        (0, "status", where),
+        (0, "query", where, "--json"),
+        (0, "report", where),
+        (2, "plan", where.with_name("é.toml"), "--dry-run"),
+    ):
+        found = ends(*words, PYTHONIOENCODING=encoding)
+        told = (found.stdout + found.stderr).decode(encoding, errors="replace")
+        assert found.returncode == code, told
+        assert "Traceback" not in told
+        assert "error:" in told if code else "error:" not in told
+        if words[0] == "query":
+            assert {cell["dataset"] for cell in json.loads(found.stdout.decode(encoding))["rows"]}
 
 
 def test_a_terminal_of_few_letters_shows_what_it_can(sweep: Sweep) -> None:
@@ -237,6 +275,53 @@ from manyseed.orchestrator.cli import main
 print("begun", flush=True)
 main()
 """
+
+
+TINY = """
+name = "tiny"
+seed = 1
+repeats = 1
+runs = 3
+[[grid]]
+dataset = ["sklearn:iris"]
+classifier = ["lr-sgd"]
+"""
+
+
+@pytest.fixture
+def nobodys() -> Iterator[tuple[Path, list[str]]]:
+    """A folder of a user whom the machine has no name for, and how to run commands as they do."""
+    if os.getuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can run a command as another user, with setpriv")
+    folder = Path(tempfile.mkdtemp())  # pytest's own are private
+    folder.chmod(0o777)
+    user = [str(shutil.which("setpriv")), "--reuid=54321", "--regid=54321", "--clear-groups"]
+    try:
+        check = [*user, sys.executable, "-c", "import manyseed.orchestrator.cli, zarr"]
+        if subprocess.run(check, cwd=folder, capture_output=True, check=False).returncode:
+            pytest.skip(f"other users may not read {sys.executable} or its packages")
+        yield folder, [*user, str(MANYSEED)]
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_user_without_a_name_trains_and_asks(nobodys: tuple[Path, list[str]]) -> None:
+    folder, manyseed = nobodys
+    (folder / "tiny.toml").write_text(TINY)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "MANYSEED_DATA": f"{folder}/data"}
+    for words in (
+        ["run", "tiny.toml", "--out", "tiny", "--cluster", "local"],
+        ["status", "tiny"],
+        ["resume", "tiny"],
+        ["query", "tiny"],
+        ["doctor", "."],
+    ):
+        done = subprocess.run(
+            [*manyseed, *words], cwd=folder, env=environment, capture_output=True, check=False
+        )
+        assert done.returncode == 0, (words, done.stdout + done.stderr)
+        assert b"Traceback" not in done.stderr
 
 
 def test_a_file_that_hides_a_library_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.computing.tables import TABLES
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.plans.plan import CELLS
 from manyseed.orchestrator.progress.status import next_steps, unanalysed, unreported
@@ -128,3 +129,42 @@ def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) ->
             f"{table} is newer than {sweep.paths.report}",
             f"Next: manyseed report {sweep.directory}",
         ]
+
+
+def test_results_that_are_damaged_are_named_with_what_heals_them(
+    quick_analysed: Sweep, tmp_path: Path
+) -> None:
+    sweep = Sweep(shutil.copytree(quick_analysed.directory, tmp_path / "sweep"))
+    analyze = {"what": "Next", "command": f"manyseed analyze {sweep.directory}"}
+    sweep.paths.report.parent.mkdir(exist_ok=True)
+    sweep.paths.report.touch()
+    whole = sweep.status()
+    assert whole["outdated"] == []
+    tables = sorted(sweep.paths.results.glob("*.parquet"))
+    assert len(tables) > len(TABLES)
+    for file in tables:
+        content, at = file.read_bytes(), file.stat().st_mtime_ns
+        bit = bytearray(content)
+        bit[len(content) // 2] ^= 1
+        for damaged, later in ((bit, 1), (content[: len(content) // 2], 1), (content[:-9], 0)):
+            file.write_bytes(damaged)
+            os.utime(file, ns=(at, at + later * 10**12))
+            state = sweep.status()
+            (told,) = state["outdated"]
+            assert told.startswith(f"The results are damaged: {file}: "), told
+            assert told.endswith(f": {analyze['command']}"), told
+            assert (state["next"], state["report"]) == ([analyze], None)
+        file.write_bytes(content)
+        os.utime(file, ns=(at, at))
+    for file in {*sweep.paths.results.iterdir()} - {*tables, sweep.paths.analysis}:
+        file.write_bytes(file.read_bytes()[:20])  # made again without a word
+    assert sweep.status() == whole
+    file = sweep.paths.table("runs")
+    file.unlink()
+    code, told = inside("status", sweep.directory)
+    assert (code, "there are no results yet" in told) == (0, True), told
+    assert told.splitlines()[-1] == f"Next: {analyze['command']}"
+    assert inside("analyze", sweep.directory)[0] == 0
+    assert sweep.status()["outdated"] == [
+        f"{sweep.paths.analysis} is newer than {sweep.paths.report}"
+    ]

@@ -14,7 +14,7 @@ import pytest
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.cli.status import _failures
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.progress.logs import ending, logs
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Attempt, Failure, add_failures
@@ -118,6 +118,12 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     (sweep.paths.submission(1) / "stop").touch()
     told = "The task has not begun, and its submission was asked to stop."
     assert ending(sweep.paths, "1/0") == told
+
+
+@pytest.mark.parametrize("what", ["1/²", "²/0", f"1/{'9' * 5000}", "1/9"])
+def test_what_is_no_task_is_told(sweep: Sweep, what: str) -> None:
+    with pytest.raises(UserError, match="no such task or run"):
+        list(logs(sweep.paths, what))
 
 
 @pytest.mark.timeout(60)

@@ -438,6 +438,19 @@ encode = "dense"
         Sweep(folder).analyze()
 
 
+def test_the_seed_of_an_analysis_is_the_plans(quick_analysed: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(quick_analysed.directory, tmp_path / "copy"))
+    shutil.rmtree(copy.paths.results)
+    file = copy.paths.sweep_file
+    file.write_text(re.sub("seed .*= 7", "seed = 8", text := file.read_text()))
+    assert file.read_text() != text
+    copy.analyze(Options(resamples=5), workers=1)
+    for name in ("runs", "repeats"):
+        before = quick_analysed.results[name]
+        assert before["alpha_hat" if name == "runs" else "alpha_hat_mean"].max() > 0
+        assert_frame_equal(copy.results[name], before, check_exact=True)
+
+
 def test_the_page_opens_in_a_browser(analysed: Sweep, tmp_path: Path) -> None:
     page = analysed.report()
     picture = tmp_path / "page.png"

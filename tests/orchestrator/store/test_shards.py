@@ -84,7 +84,10 @@ def test_curves_are_published_and_copied(tmp_path):
 def test_publishing_adds_and_never_removes(world):
     world.finish(0, 5)
     publish(world.group, 0, world.index(), world.watch)
+    for array in ("status", "label"):
+        (world.group.folder / array / "c.²").touch()  # no shard's
     assert published_shards(world.group.folder) == {0}
+    reader.require_statuses(world.group, np.arange(6))
     for file in world.journals.iterdir():
         file.unlink()
     world.finish(2)

@@ -115,20 +115,69 @@ def test_a_word_that_slurm_invents_is_said_once_and_plainly(lab: Lab, sweep: Swe
         assert (shown.returncode, shown.stderr) == (3, said)
 
 
+def tree(folder: Path) -> dict[Path, bytes]:
+    """Return all that is in a folder: files by their contents."""
+    return {file: file.read_bytes() if file.is_file() else b"" for file in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("name", ["a%jb", "a%%b", "a\\b"])
 def test_a_sweep_whose_folder_slurm_would_take_for_another_is_refused(
-    lab: Lab, tmp_path: Path
+    lab: Lab, tmp_path: Path, name: str
 ) -> None:
-    (tmp_path / "a%jb").mkdir()
+    (tmp_path / name).mkdir()
     profile = tmp_path / "lab.toml"
-    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "a%jb" / "sweep")
-    for verb in ("submit", "resume"):
-        done = command(verb, sweep.directory, "--cluster", profile)
+    file = write(tmp_path / "wine.toml", WINE)
+    sweep = Sweep.plan(file, tmp_path / name / "sweep")
+    before = tree(tmp_path)
+    for verb, *words in (
+        ("submit", sweep.directory),
+        ("resume", sweep.directory),
+        ("analyze", sweep.directory),
+        ("run", file, "--out", tmp_path / name / "other"),
+    ):
+        done = command(verb, *words, "--cluster", profile)
         assert done.returncode == 2, done.output
-        assert f"{sweep.directory}/" in done.stderr
-        assert "SLURM takes %j in it for something else" in done.stderr
+        assert f"{words[-1]}/" in done.stderr
+        assert f"SLURM takes {name[1:-1]} in it for something else" in done.stderr
         assert "rename the folder" in done.stderr
-    assert list(sweep.paths.submissions()) == []
-    checked = command("cluster", "check", profile, "--dir", tmp_path / "a%jb")
+        assert tree(tmp_path) == before, verb
+    checked = command("cluster", "check", profile, "--dir", tmp_path / name)
     assert checked.returncode == 4, checked.output
-    assert "SLURM takes %j in it" in checked.stdout
+    assert f"SLURM takes {name[1:-1]} in it" in checked.stdout
     assert lab.arrays == []
+
+
+def test_what_is_refused_changes_nothing(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path / "wine.toml", WINE)
+    sweep = Sweep.plan(file, tmp_path / "sweep")
+    cpu, given = "[cpu]\ncpus-per-task = 1\n", ("--cluster", tmp_path / "odd.toml")
+    for profile, told in (
+        (f'time = "0:01:00"\n{cpu}', "more than 120 s"),
+        (f'time = "1:00:00"\nsetup-file = "/no/such.sh"\n{cpu}', "there is no such file"),
+        ('[gpu]\ntime = "1:00:00"\ngres = "gpu:1"\n', "the profile has no such table"),
+    ):
+        write(tmp_path / "odd.toml", profile)
+        before = tree(tmp_path)
+        for words in (("submit", sweep.directory), ("run", file, "--out", tmp_path / "other")):
+            done = command(*words, *given)
+            assert (done.returncode, told in " ".join(done.stderr.split())) == (2, True), done
+            assert tree(tmp_path) == before, (told, words)
+    lab.refuses = {"scontrol": "slurm_load_ctl_conf error: Unable to contact slurm controller"}
+    done = command("submit", sweep.directory, "--cluster", tmp_path / "lab.toml")
+    assert (done.returncode, tree(tmp_path)) == (4, before), done.output
+
+
+def test_a_pause_ends_only_with_a_resume_that_is_not_refused(lab: Lab, tmp_path: Path) -> None:
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    sweep.submit(cluster=str(tmp_path / "lab.toml"), limit=2)
+    lab.states = {"1_0": "PENDING", "1_1": "PENDING"}
+    sweep.pause()
+    odd = write(tmp_path / "odd.toml", 'time = "0:01:00"\nmem = "1G"\n[cpu]\n')
+    before = tree(sweep.directory)
+    refused = command("resume", sweep.directory, "--cluster", odd)
+    assert refused.returncode == 2, refused.output
+    assert tree(sweep.directory) == before
+    resumed = command("resume", sweep.directory)
+    assert resumed.returncode == 0, resumed.output
+    assert [n for _, n in lab.arrays] == [2, 2]
+    assert not sweep.paths.submission(1).joinpath("stop").exists()

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from manyseed import Sweep
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.provenance import Recipe, register
+from manyseed.orchestrator.provenance import Recipe, read_recipes, register
 from manyseed.orchestrator.submissions.requirements import require_same
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
+from tests.orchestrator.conftest import inside, write
+from tests.orchestrator.test_lean import SGD
 
 
 @pytest.fixture
@@ -96,3 +100,28 @@ def test_a_task_keeps_requests_and_its_resource_class(tmp_path: Path) -> None:
     task = Task({0: "a/b"}, cells, (Span(0, 0, 0, 0, 0, 0, 2),), "gpu")
     task.write(tmp_path / "task.json")
     assert Task.read(tmp_path / "task.json") == task
+
+
+def test_a_sweep_goes_on_on_another_processor_and_all_say_two_recipes(tmp_path: Path) -> None:
+    text = SGD.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]')
+    sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "sweep")
+    here = ("--cluster", "local", "--workers", "1")
+    assert inside("submit", sweep.directory, *here, "--only", "classifier = 'lr-sgd'")[0] == 0
+    (recipe,) = read_recipes(sweep.paths.recipes).values()
+    for file in sweep.paths.recipes.iterdir():
+        file.unlink()
+    register(sweep.paths.recipes, replace(recipe, device_class="a processor with avx512"))
+    assert "recipes:" not in inside("status", sweep.directory)[1]
+    code, said = inside("resume", sweep.directory, *here)
+    assert (code, "a processor with avx512 →" in " ".join(said.split())) == (0, True), said
+    assert sweep.status()["runs"]["done"] == 4
+    said = inside("status", sweep.directory)[1]
+    assert "2 recipes: runs were made in several ways." in said
+    sweep.analyze(Options(resamples=2))
+    page = sweep.report().read_text()
+    assert "<dt>Recipes</dt><dd>2</dd>" in page
+    runs = sweep.results["runs"]
+    assert dict(runs.select("classifier", "recipe").unique().iter_rows()) == {
+        "lr-sgd": 1,
+        "svm-sgd": 2,
+    }

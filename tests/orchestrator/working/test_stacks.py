@@ -246,7 +246,7 @@ def test_on_a_gpu_of_a_cluster_runs_are_trained_one_by_one(
     found = stacks(sweep.paths, plan, plan.cells)
     told: list[str] = []
     place = {"gpu": None, "is_here": False, "check": lambda: None, "report": told.append}
-    choose(sweep.paths, found, (), **place)  # type: ignore[arg-type]
+    choose(sweep.paths, found, **place)  # type: ignore[arg-type]
     assert timed
     assert told[-1] == "mlp: one seed a step, as stacks were not measured."
     assert members_of(sweep.paths, found) == {}

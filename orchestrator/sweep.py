@@ -926,11 +926,6 @@ class Sweep:
         from manyseed.orchestrator.analyses.execution import submit
 
         _require_options(options)
-        jobs = [
-            job.id.partition("_")[0]
-            for one in (self.running() if after_training else ())
-            for job in one.jobs().values()
-        ]
         return submit(
             self.paths,
             options,
@@ -938,7 +933,7 @@ class Sweep:
             dask=dask,
             workers=workers,
             page=page,
-            after=[*dict.fromkeys(jobs)],
+            after_training=after_training,
         )
 
     def analysis_job(self) -> AnalysisJob | None:
@@ -1043,7 +1038,9 @@ class Sweep:
         --------
         >>> print(sweep.compare("xgb", "mlp", metric="ece"))
         """
-        return self._found("compare", _sides(levels, other, options))
+        from manyseed.orchestrator.results.questions.registry import with_sides
+
+        return self._found("compare", with_sides(levels, other, options))
 
     @further("results.answers.likeness:alike", but=("paths",))
     def alike(
@@ -1056,7 +1053,9 @@ class Sweep:
 
         Levels, or another sweep and levels, are given as to `compare`.
         """
-        return self._found("alike", _sides(levels, other, options))
+        from manyseed.orchestrator.results.questions.registry import with_sides
+
+        return self._found("alike", with_sides(levels, other, options))
 
     @further("results.answers.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
@@ -1190,23 +1189,6 @@ def _paths(argument: str, sweep: Sweep | str | Path) -> SweepPaths:
         reason = f"must be a Sweep or its directory, not {type(sweep).__name__}"
         raise UserError(reason, key=argument)
     return open_sweep(Path(sweep))
-
-
-def _sides(
-    words: Sequence[Any], other: Sweep | str | Path | None, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return options with the sweep and the levels that are given without their names."""
-    from manyseed.orchestrator.results.questions.registry import sides
-
-    second, levels = sides(words)
-    for key, is_twice in (
-        ("other", second is not None and other is not None),
-        ("between", bool(levels) and "between" in options),
-    ):
-        if is_twice:
-            raise UserError("is given twice", key=key, remedy="give it once")
-    named = {"between": levels} if levels else {}
-    return {**options, "other": other if second is None else second, **named}
 
 
 def _require_options(options: object) -> None:

@@ -62,7 +62,12 @@ from manyseed.orchestrator.submissions.cluster import (
 )
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
 from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS, scheduler_of
-from manyseed.orchestrator.submissions.submission import Submission, tasks_of
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    running,
+    submissions,
+    tasks_of,
+)
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
@@ -406,14 +411,15 @@ def submit(
     dask: str,
     workers: int | None,
     page: bool = False,
-    after: Sequence[str] = (),
+    after_training: bool = False,
 ) -> Submission | None:
     """Submit an analysis; return None if one with the same request waits or runs.
 
     `options`: by default the sweep's conventions. `cluster`: a cluster profile, its file, or auto;
     the job asks for the resources of its ``cpu`` class. `dask`: what computes within the job.
     `workers`: threads or processes there; by default the job's cores. `page`: whether to write the
-    page, too. `after`: jobs to wait for; an analysis that has not begun is replaced.
+    page, too. `after_training`: wait for all jobs that train; an analysis that has not begun is
+    replaced.
     """
     from manyseed.orchestrator.computing.analysis import check
     from manyseed.orchestrator.computing.conventions import conventions
@@ -424,12 +430,15 @@ def submit(
     options = options or conventions(paths)
     check(paths, options)
     request = AnalysisRequest(to_json(options), dask, workers, page)
+    training = running(submissions(paths)) if after_training else []
+    arrays_of = [job.id.partition("_")[0] for one in training for job in one.jobs().values()]
+    after = [*dict.fromkeys(arrays_of)]
     paths.analyses.mkdir(parents=True, exist_ok=True)
     with locked(paths.lock, "submitting an analysis") as lease:
         before = last_job(paths)
         if before is not None:
             ((task,),) = tasks_of([before], fresh=True)
-            if after and task.job_id and task.state in ("waiting", "held"):
+            if after_training and task.job_id and task.state in ("waiting", "held"):
                 with before.scheduler.active():
                     commands.cancel([task.job_id])
             elif task.is_alive:

@@ -44,7 +44,7 @@ from manyseed.orchestrator.paths import SweepPaths
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.budget import Fitted, Limit
     from manyseed.orchestrator.plans.change import Change
-    from manyseed.orchestrator.submissions.forecast import Forecast
+    from manyseed.orchestrator.submissions.forecast import Placement
     from manyseed.slurm.profile import Profile
 
 _DATA_COLUMNS = ("dataset", "classifier", "train", "test")
@@ -252,7 +252,7 @@ def _profile(name: str) -> Profile:
     return profile
 
 
-def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Forecast] | str:
+def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placement] | str:
     """Return what a plan takes on a cluster, or why that cannot be told."""
     from manyseed.orchestrator.errors import UnavailableError
     from manyseed.orchestrator.submissions.forecast import forecast
@@ -266,7 +266,7 @@ def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Forec
         return str(error)
 
 
-def _on_cluster(name: str, found: list[Forecast] | str) -> Iterator[str]:
+def _on_cluster(name: str, found: list[Placement] | str) -> Iterator[str]:
     """Yield what a plan takes on a cluster in words."""
     if isinstance(found, str):
         yield f"On {name}: cannot be told: {found}"
@@ -274,7 +274,7 @@ def _on_cluster(name: str, found: list[Forecast] | str) -> Iterator[str]:
     yield from (f"On {name}: {_taking(one)}" for one in found)
 
 
-def _taking(one: Forecast) -> str:
+def _taking(one: Placement) -> str:
     memory = "" if one.memory is None else f", {size(one.memory)} each"
     waves = f" in {one.waves:,} waves" if one.waves > 1 else ""
     return (

@@ -8,9 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
+
+Values = tuple[tuple[str, Any], ...]
+"""Columns that a file lacks, and their one value: what its path says."""
 
 NAMES = ("dataset", "classifier")
 _PARTS = (*NAMES, *ATTRIBUTES)
@@ -80,6 +85,15 @@ class Pattern:
 
 def _in_order(file: Path) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(file))]
+
+
+def with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
+    """Return a table with what its file's path says, as columns."""
+    for name, value in values:
+        if name in frame.columns:
+            raise UserError("is a column, and a part of the path", file=file, key=name)
+        frame = frame.with_columns(pl.lit(value).alias(name))
+    return frame
 
 
 OPTIONS: Mapping[str, type] = {

@@ -25,6 +25,7 @@ from manyseed.orchestrator.importing.classes import (
     predicted,
     require_apart,
 )
+from manyseed.orchestrator.importing.mapping import Values, with_values
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -44,8 +45,6 @@ CLASS = "{class}"
 """Stands for the class in the names of confidences that a user gives."""
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
-Values = tuple[tuple[str, Any], ...]
-"""Columns that a file lacks, and their one value: what its path says."""
 MAX_ROWS = 200_000_000
 
 
@@ -288,10 +287,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     found = frame
     if named:
         frame = _renamed(frame, given, path)
-    for name, value in values:
-        if name in frame.columns:
-            raise UserError("is a column, and a part of the path", file=path, key=name)
-        frame = frame.with_columns(pl.lit(value).alias(name))
+    frame = with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         frame = frame.rename({"correct": "truth"})
     if named and "prediction" not in frame.columns:

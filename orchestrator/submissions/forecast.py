@@ -19,7 +19,7 @@ from manyseed.slurm.profile import Profile, Resources
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Placement:
     """The tasks of a resource class on a cluster, if nothing waits for jobs of other users."""
 
     resource: str
@@ -33,7 +33,7 @@ class Forecast:
     hours: float  # until all are done
 
 
-def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Forecast]:
+def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placement]:
     """Cut the missing runs of a plan into tasks as `submit` would; stacks are not known yet.
 
     Raises as `cluster.shapes` and `discover`.
@@ -67,7 +67,7 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Foreca
         whole = max(longest, float(seconds.sum()) / at_once)
         asked = memory.asked(resources) or None
         found.append(
-            Forecast(
+            Placement(
                 *(name, len(seconds), shape.processes, asked, at_once),
                 waves=math.ceil(len(seconds) / at_once),
                 task_hours=longest / 3600,

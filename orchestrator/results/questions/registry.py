@@ -142,6 +142,19 @@ def sides(words: Sequence[Any]) -> tuple[Any, list[Any]]:
     return None, [*words]
 
 
+def with_sides(words: Sequence[Any], other: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the sweep and the levels that are given without their names."""
+    second, levels = sides(words)
+    for key, is_twice in (
+        ("other", second is not None and other is not None),
+        ("between", bool(levels) and "between" in options),
+    ):
+        if is_twice:
+            raise UserError("is given twice", key=key, remedy="give it once")
+    named = {"between": levels} if levels else {}
+    return {**options, "other": other if second is None else second, **named}
+
+
 def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     """Ask a question; return its answers in words and numbers.
 

@@ -42,7 +42,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.budget import Fitted, Limit
+    from manyseed.orchestrator.plans.budget import BudgetedDesign, Limit
     from manyseed.orchestrator.plans.change import Change
     from manyseed.orchestrator.submissions.forecast import Placement
     from manyseed.slurm.profile import Profile
@@ -227,7 +227,7 @@ def plan(
 
 def _fitted(
     limits: Sequence[Limit], sweep_file: Path, directory: Path, settings: list[str]
-) -> Fitted:
+) -> BudgetedDesign:
     """Return the largest design within a budget; weights that are absent do not matter for it."""
     from manyseed.jobs.classifiers.features import counting
     from manyseed.orchestrator.grids.loading import read_sweep_file

@@ -58,7 +58,7 @@ def read(text: str) -> tuple[Limit, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class BudgetedDesign:
     """A design within a budget."""
 
     settings: tuple[str, ...]  # what to set in the sweep file
@@ -95,7 +95,7 @@ def fit(
     limits: Sequence[Limit],
     sweep: SweepFile,
     price: Callable[[Sequence[str]], Summary],
-) -> Fitted:
+) -> BudgetedDesign:
     """Return the largest design of a sweep file within a budget.
 
     `price`: returns the summary of the plan with settings, as after ``--set``.
@@ -106,7 +106,7 @@ def fit(
     )
     power = math.lcm(*(each.count("*") + 1 for grid in sweep.grid for each in grid.vary))
 
-    def at(repeats: int, runs: int) -> Fitted:
+    def at(repeats: int, runs: int) -> BudgetedDesign:
         most = {"repeats": repeats, "runs": runs}
         tables = {"": sweep} | {f"grid[{n}].": each for n, each in enumerate(sweep.grid)}
         settings = tuple(
@@ -115,9 +115,9 @@ def fit(
             for key in most
             if (getattr(table, key) or 0) > most[key]
         )
-        return Fitted(settings, asked, (repeats, runs), price(settings))
+        return BudgetedDesign(settings, asked, (repeats, runs), price(settings))
 
-    def is_within(design: Fitted) -> bool:
+    def is_within(design: BudgetedDesign) -> bool:
         return all(limit.cost(design.summary) <= limit.most for limit in limits)
 
     whole = at(*asked)
@@ -146,8 +146,10 @@ def _counts(low: int, high: int, power: int) -> Sequence[int]:
 
 
 def _largest(
-    design: Callable[[int], Fitted], counts: Sequence[int], is_within: Callable[[Fitted], bool]
-) -> Fitted | None:
+    design: Callable[[int], BudgetedDesign],
+    counts: Sequence[int],
+    is_within: Callable[[BudgetedDesign], bool],
+) -> BudgetedDesign | None:
     """Return the largest design within the budget by one of these counts; None if none is."""
     best, low, high = None, 0, len(counts) - 1
     while low <= high:

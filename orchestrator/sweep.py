@@ -16,6 +16,7 @@ from manyseed.orchestrator.paths import SweepPaths, open_sweep
 if TYPE_CHECKING:
     import polars as pl
     import xarray as xr
+    from distributed import Client
 
     from manyseed.analysis.graph.chunks import ReportProgress
     from manyseed.analysis.options import Options
@@ -851,7 +852,7 @@ class Sweep:
         self,
         options: Options | None = None,
         *,
-        dask: str = "threads",
+        dask: str | Client = "threads",
         cluster: str | None = None,
         workers: int | None = None,
         metrics: Sequence[str] = (),
@@ -867,9 +868,10 @@ class Sweep:
         ----------
         options : Options
             By default those of the sweep file's table ``[analysis]``.
-        dask : str
+        dask : str, or distributed.Client
             Where to compute: on this machine (threads, processes), in SLURM jobs that are workers
-            of this process's scheduler (slurm), or on a dask scheduler, by its address.
+            of this process's scheduler (slurm), or on a dask scheduler, by its address; from
+            Python, on a client's workers.
         cluster : str
             With slurm, the cluster: a cluster profile, its file, or auto.
         workers : int
@@ -882,7 +884,7 @@ class Sweep:
         progress : callable
             Called after each block with (done, all).
         tell : callable
-            With slurm, called with the state of the jobs.
+            Called with the state of the jobs (slurm), or with where dask's pages are.
         """
         from manyseed.orchestrator.analyses.execution import analyze
         from manyseed.orchestrator.computing.conventions import conventions

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyseed.analysis.graph.chunks import ReportProgress
 from manyseed.analysis.options import Options
@@ -84,6 +84,9 @@ from manyseed.slurm import (
 )
 from manyseed.slurm.profile import Profile
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 SLURM = "slurm"
 LOCAL = ("threads", "processes")
 ADDRESSES = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
@@ -92,7 +95,7 @@ ANSWER_SECONDS = 10
 
 @contextmanager
 def scheduler(
-    dask: str,
+    dask: str | Client,
     *,
     folder: Path,
     cluster: str | None = None,
@@ -101,16 +104,22 @@ def scheduler(
 ) -> Iterator[Any]:
     """Yield a scheduler for `analysis.graph.chunks.compute`.
 
-    `dask`: one of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
-    sweep directory under the same path. `folder`: for the files of SLURM jobs, on the file system
-    that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the workers, as in
+    `dask`: one of `LOCAL`; `SLURM`; or a dask client, or the address of a scheduler, whose workers
+    must see the sweep directory under the same path. `folder`: for the files of SLURM jobs, on the
+    file system that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the workers, as in
     `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
     `workers`: number of jobs, with `SLURM`. `report`: called with the state of the jobs.
     """
     if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'
         raise UserError("nothing is computed there", key="cluster", value=cluster, remedy=remedy)
-    if dask in LOCAL:
+    if not isinstance(dask, str):
+        if "distributed" not in sys.modules or not isinstance(dask, _client()):
+            what = f"must be text or a distributed.Client, not {type(dask).__name__}"
+            raise UserError(what, key="dask")
+        report(f"dask's pages: {dask.dashboard_link}")
+        yield dask
+    elif dask in LOCAL:
         yield dask
     elif dask == SLURM:
         profile = of_slurm(cluster or AUTO)
@@ -118,6 +127,7 @@ def scheduler(
             yield client
     elif dask.startswith(ADDRESSES):
         with _connected(dask) as client:
+            report(f"dask's pages: {client.dashboard_link}")
             yield client
     else:
         known = (*LOCAL, SLURM, "tcp://HOST:PORT")
@@ -134,6 +144,12 @@ def of_slurm(cluster: str) -> Profile:
         remedy = "name one; make it with: manyseed cluster init"
         raise UserError("no SLURM cluster", key="--cluster", value=cluster, remedy=remedy)
     return profile
+
+
+def _client() -> type:
+    from distributed import Client
+
+    return Client
 
 
 @contextmanager
@@ -347,7 +363,7 @@ def analyze(
     paths: SweepPaths,
     options: Options | None = None,
     *,
-    dask: str = "threads",
+    dask: str | Client = "threads",
     cluster: str | None = None,
     workers: int | None = None,
     progress: ReportProgress | None = None,

@@ -341,6 +341,23 @@ def test_who_computes_must_exist_and_answer(
         analysed.analyze(dask="tcp://127.0.0.1:9")
 
 
+def test_a_client_of_the_callers_computes_the_same(analysed: Sweep, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    shutil.rmtree(sweep.paths.results)
+    told: list[str] = []
+    with distributed.Client(
+        processes=False, n_workers=1, dashboard_address=None, set_as_default=False
+    ) as client:
+        found = sweep.analyze(conventions(analysed.paths), dask=client, tell=told.append)
+        assert client.status == "running", "it is the caller's to close"
+    for name, table in analysed.results.items():
+        assert_frame_equal(found[name], table, check_exact=True)
+    assert told[0].startswith("dask's pages: ")
+    with pytest.raises(UserError, match=r"must be text or a distributed\.Client, not int"):
+        sweep.analyze(dask=4)  # type: ignore[arg-type]
+
+
 def test_query_filters_groups_and_sorts(analysed: Sweep) -> None:
     tables = analysed.results
     found = query(tables, "runs", where="classifier = 'xgb' AND train_fraction = 1.0")

@@ -106,9 +106,9 @@ def scheduler(
 
     `dask`: one of `LOCAL`; `SLURM`; or a dask client, or the address of a scheduler, whose workers
     must see the sweep directory under the same path. `folder`: for the files of SLURM jobs, on the
-    file system that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the workers, as in
-    `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
-    `workers`: number of jobs, with `SLURM`. `report`: called with the state of the jobs.
+    file system that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the
+    workers, as in `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only
+    ``local``. `workers`: number of jobs, with `SLURM`. `report`: called with the state of the jobs.
     """
     if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'

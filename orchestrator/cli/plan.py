@@ -269,7 +269,7 @@ def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Place
 def _on_cluster(name: str, found: list[Placement] | str) -> Iterator[str]:
     """Yield what a plan takes on a cluster in words."""
     if isinstance(found, str):
-        yield f"On {name}: cannot be told: {found}"
+        yield f"On {name}: not known, as {found}"
         return
     yield from (f"On {name}: {_taking(one)}" for one in found)
 

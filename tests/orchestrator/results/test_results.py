@@ -349,7 +349,7 @@ def test_a_client_of_the_callers_computes_the_same(analysed: Sweep, tmp_path: Pa
     with distributed.Client(
         processes=False, n_workers=1, dashboard_address=None, set_as_default=False
     ) as client:
-        found = sweep.analyze(Options(resamples=5), dask=client, tell=told.append)
+        found = sweep.analyze(Options(resamples=20), dask=client, tell=told.append)
         assert client.status == "running", "it is the caller's to close"
     for name, table in analysed.results.items():
         assert_frame_equal(found[name], table, check_exact=True)

@@ -67,5 +67,5 @@ def test_a_cluster_that_is_away_or_unknown(
 
     monkeypatch.setattr(commands, "run", away)
     shown = command("plan", file, "--out", out, "--cluster", lab).stdout
-    assert "On lab: cannot be told: " in shown
+    assert "On lab: not known, as " in shown
     assert "Planned into" in shown

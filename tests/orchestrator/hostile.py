@@ -47,28 +47,6 @@ n_samples  = 60
 n_features = 3
 test       = 15
 """
-CACHED = """
-name = "c"
-seed = 1
-repeats = 1
-runs = 1
-
-[[grid]]
-dataset    = ["t"]
-classifier = ["lr-sgd"]
-
-[dataset.t]
-source = "file:t.csv"
-target = "y"
-"""
-OWN = CACHED.replace("lr-sgd", "mine") + '[classifier.mine]\nestimator = "odd:build"\n'
-MODULE = """
-def build():
-    from sklearn.naive_bayes import GaussianNB
-
-    return GaussianNB()
-"""
-ALLOWED = 'allowed = ["lab"]\n'
 PROFILE = 'partition = "p"\ntime = "1:00:00"\ncpus-per-task = 4\nmem = "4G"\n'
 
 VERBS = (
@@ -76,21 +54,14 @@ VERBS = (
     *("query DIR -t ensembles", "answers DIR", "howmany DIR --draws 10", "compact DIR"),
     *("logs DIR", "show DIR 0:0:0", "rerun DIR 0:0:0", "variance DIR", "export DIR -o OUT.zip"),
     *("respond DIR --transforms intra --rows 5 --workers 1", "cancel DIR", "verify DIR --repair"),
-    *("drop DIR --dry-run --where cell=0", "plan OUT.toml --out DIR --dry-run", "methods DIR"),
-    *("plot DIR accuracy -o OUT.pdf", "compare DIR lr-sgd svm-sgd", "dee DIR", "merge DIR part"),
-    *("answers DIR points", "answers DIR points --verdicts", "answers DIR alike", "seal DIR"),
-    *("verify DIR --sealed", "split DIR --where cell=0 --out OUT", "resume DIR --cluster local"),
-    *("plan OUT.more.toml --out DIR && submit DIR --cluster local --workers 1",) * 3,
+    *("drop DIR --dry-run --where cell=0", "plan OUT.toml --out DIR --dry-run"),
 )
-"""What is joined by && is called one after the other."""
 WHERE = (
     *("query DIR -t runs -w", "rerun DIR --save OUT --where", "drop DIR --dry-run --where"),
     *("respond DIR --where", "compare DIR --where", "compare DIR --b TRUE --a", "dee DIR --where"),
     *("howmany DIR --draws 10 --where", "howmany DIR --until 0.01 --dry-run --where"),
     *("variance DIR --where", "plot DIR accuracy -o OUT.pdf --where", "resume DIR --only"),
     *("submit DIR --only", "query DIR -w", "plan OUT.toml --dry-run --set keep.parameters="),
-    *("split DIR --out OUT --where", "cancel DIR --only", "answers DIR points --where"),
-    *("answers DIR verdicts --where", "answers DIR alike --where"),
 )
 """Verbs that take a condition, which follows."""
 CONDITIONS = (
@@ -161,10 +132,6 @@ class Campaign:
         self.folder, self.found = folder, list[Misbehaved]()
         (folder / "h.toml").write_text(SWEEP)
         (folder / "p.toml").write_text(PROFILE)
-        (folder / "c.toml").write_text(CACHED)
-        (folder / "own.toml").write_text(OWN)
-        rows = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(60))
-        (folder / "t.csv").write_text(f"x,z,y\n{rows}")
         dice = np.random.default_rng(1)
         arrays = {"scores": dice.normal(size=(4, 30, 3)), "y_true": dice.integers(0, 3, 30)}
         np.savez(folder / "a.npz", **arrays)
@@ -180,33 +147,22 @@ class Campaign:
             ("submit", "trained", "--cluster", "local", "--workers", "1"),
             ("analyze", "trained", "--resamples", "10"),
             ("howmany", "trained", "--sizes", "1,2", "--draws", "10"),
-            ("respond", "trained", *["--transforms", "intra", "--rows", "5", "--workers", "1"]),
             ("report", "trained"),
-            ("split", "trained", "--where", "classifier = 'lr-sgd'", "--out", "part"),
-            ("seal", "trained"),
-            ("plan", "c.toml", "--fetch"),
-            ("plan", "c.toml", "--out", "cached"),
             ("import", "a.npz", "--out", "imported", "--dataset", "d", "--classifier", "c"),
             ("analyze", "imported", "--resamples", "10"),
-            ("seal", "imported"),
             ("export", "imported", "-o", "labels.parquet"),
             ("export", "imported", "-o", "s.zip"),
         ):
             code, told = self._call(*words)
             assert code == 0, (words, told)
-        self.sweeps = {name: folder / name for name in ("trained", "imported", "cached")}
+        self.sweeps = {name: folder / name for name in ("trained", "imported")}
 
     def _call(self, *words: str) -> tuple[int, str]:
         """Call a command; the exit code is 99 if it raised."""
-        env = {
-            "MANYSEED_LEASE_SECONDS": "4",
-            "MANYSEED_DATA": str(self.folder / "data"),
-            "XDG_CONFIG_HOME": str(self.folder / "config"),
-        }
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             try:
-                done = here.call(*words, cwd=self.folder, env=env)
+                done = here.call(*words, cwd=self.folder, env={"MANYSEED_LEASE_SECONDS": "4"})
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
@@ -214,17 +170,12 @@ class Campaign:
         return done.returncode, done.output
 
     def tell(self, done: str, words: str, *more: str, codes: range | tuple[int, ...]) -> None:
-        """Call commands, DIR and OUT replaced, and note each that misbehaves."""
-        first, *then = words.split(" && ")
-        for one in then:
-            self.tell(done, first, codes=codes)
-            first = one
+        """Call a command, DIR and OUT replaced, and note it if it misbehaves."""
         out = self.folder / "out"
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
         (out / "o.toml").write_text(SWEEP)
-        (out / "o.more.toml").write_text(SWEEP.replace("repeats = 2", "repeats = 3"))
-        given = [word.replace("DIR", "copy").replace("OUT", "out/o") for word in first.split(" ")]
+        given = [word.replace("DIR", "copy").replace("OUT", "out/o") for word in words.split(" ")]
         if given[-1].endswith("="):  # a key, to which the text belongs
             more = (given.pop() + json.dumps(more[0], ensure_ascii=False),)
         code, told = self._call(*given, *more)
@@ -257,12 +208,7 @@ class Campaign:
     def text_one(self, name: str, reader: str) -> None:
         """Give a text to one of the readers of small files."""
         text, file = TEXTS[name], self.folder / "odd.toml"
-        whole = {
-            "profile": PROFILE,
-            "sweep file": SWEEP,
-            "module": MODULE,
-            "allowances": ALLOWED,
-        }.get(reader, "")
+        whole = {"profile": PROFILE, "sweep file": SWEEP}.get(reader, "")
         for content in {text, text + whole.encode()}:
             file.write_bytes(content)
             for extra in (".csv", ".npz", ".parquet", ".zip", ".npy"):
@@ -281,23 +227,6 @@ class Campaign:
             elif reader == "truth of an import":
                 words = "import a.npz --out out/i --truth odd.npy"
                 self.tell(f"{reader} {name}", words, codes=(2,))
-            elif reader == "module":
-                file.with_suffix(".py").write_bytes(content)
-                self.tell(f"{reader} {name}", "plan own.toml --dry-run", codes=codes)
-            elif reader == "allowances":
-                allowed = self.folder / "config" / "manyseed" / "metrics.toml"
-                allowed.parent.mkdir(parents=True, exist_ok=True)
-                allowed.write_bytes(content)
-                with (self.copy("imported") / "sweep.toml").open("a") as opened:
-                    opened.write('[analysis]\nmetrics = ["lab:a"]\n')
-                self.tell(f"{reader} {name}", "analyze DIR --resamples 10", codes=(0, 2))
-                allowed.unlink()
-            elif reader == "data cache":
-                (about,) = self.folder.glob("data/prepared/*/about.json")
-                about.write_bytes(content)
-                self.copy("cached")
-                words = "submit DIR --cluster local --workers 1"
-                self.tell(f"{reader} {name}", words, codes=(0,))
             elif reader == "setting":
                 setting = content.decode(errors="replace").replace("\x00", "").strip()
                 self.tell(f"{reader} {name}", "plan h.toml --dry-run --set", setting, codes=(2,))
@@ -332,7 +261,7 @@ class Campaign:
 
 READERS = (
     *("profile", "sweep file", "import", "runs of an import", "truth of an import", "setting"),
-    *("sweep file of a sweep", "module", "allowances", "data cache"),
+    "sweep file of a sweep",
 )
 
 

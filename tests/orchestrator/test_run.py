@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -369,51 +368,3 @@ def test_help_ends_in_examples() -> None:
     result = command("run", "--help")
     assert result.returncode == 0
     assert re.search(r"manyseed run examples/quickstart\.toml", result.stdout)
-
-
-TINY = """
-name    = "tiny"
-seed    = 1
-repeats = 1
-runs    = 2
-
-[[grid]]
-dataset    = ["sklearn:iris"]
-classifier = ["lr-sgd", "xgb", "mlp"]
-
-[classifier.mlp]
-epochs = 1
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"TMPDIR": "/nowhere"},
-        {"TMPDIR": f"{{folder}}/{'t' * 100}/{'u' * 100}"},
-        {"HOME": "/nonexistent"},
-        {"OMP_NUM_THREADS": "", "MKL_NUM_THREADS": "auto"},
-        {"OMP_NUM_THREADS": "4,2"},
-        {"PYTHONOPTIMIZE": "2"},
-        {"PYTHONWARNINGS": "error"},
-        {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"COLUMNS": "1"},
-    ],
-    ids=lambda odd: next(iter(odd)),
-)
-def test_odd_environments_train_and_show_as_others(odd: Mapping[str, str], tmp_path: Path) -> None:
-    given = {name: value.format(folder=tmp_path) for name, value in odd.items()}
-    if given.get("TMPDIR", "").startswith(str(tmp_path)):
-        Path(given["TMPDIR"]).mkdir(parents=True)
-    file, out = write(tmp_path / "tiny.toml", TINY), tmp_path / "sweep"
-    done = subprocess.run(
-        [MANYSEED, "run", file, "--out", out, "--cluster", "local"],
-        env={**os.environ, **given},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert b"Traceback" not in done.stderr
-    assert len(Sweep(out).results["runs"]) == 6

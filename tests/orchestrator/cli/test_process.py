@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -275,53 +273,6 @@ from manyseed.orchestrator.cli import main
 print("begun", flush=True)
 main()
 """
-
-
-TINY = """
-name = "tiny"
-seed = 1
-repeats = 1
-runs = 3
-[[grid]]
-dataset = ["sklearn:iris"]
-classifier = ["lr-sgd"]
-"""
-
-
-@pytest.fixture
-def nobodys() -> Iterator[tuple[Path, list[str]]]:
-    """A folder of a user whom the machine has no name for, and how to run commands as they do."""
-    if os.getuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("only root can run a command as another user, with setpriv")
-    folder = Path(tempfile.mkdtemp())  # pytest's own are private
-    folder.chmod(0o777)
-    user = [str(shutil.which("setpriv")), "--reuid=54321", "--regid=54321", "--clear-groups"]
-    try:
-        check = [*user, sys.executable, "-c", "import manyseed.orchestrator.cli, zarr"]
-        if subprocess.run(check, cwd=folder, capture_output=True, check=False).returncode:
-            pytest.skip(f"other users may not read {sys.executable} or its packages")
-        yield folder, [*user, str(MANYSEED)]
-    finally:
-        shutil.rmtree(folder)
-
-
-@pytest.mark.slow
-def test_a_user_without_a_name_trains_and_asks(nobodys: tuple[Path, list[str]]) -> None:
-    folder, manyseed = nobodys
-    (folder / "tiny.toml").write_text(TINY)
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "MANYSEED_DATA": f"{folder}/data"}
-    for words in (
-        ["run", "tiny.toml", "--out", "tiny", "--cluster", "local"],
-        ["status", "tiny"],
-        ["resume", "tiny"],
-        ["query", "tiny"],
-        ["doctor", "."],
-    ):
-        done = subprocess.run(
-            [*manyseed, *words], cwd=folder, env=environment, capture_output=True, check=False
-        )
-        assert done.returncode == 0, (words, done.stdout + done.stderr)
-        assert b"Traceback" not in done.stderr
 
 
 def test_a_file_that_hides_a_library_is_refused(tmp_path: Path) -> None:

@@ -160,13 +160,11 @@ def test_a_check_says_what_works_on_a_node(slurm: Slurm, tmp_path: Path) -> None
 def test_a_check_names_what_keeps_python_from_starting(slurm: Slurm, tmp_path: Path) -> None:
     text = slurm.cluster.profile.read_text().partition("[gpu]")[0]
     profile = tmp_path / "broken.toml"
-    latin = r"""setup = ['printf "caf\351\n" >&2']"""
-    profile.write_text(f'python = "/no/such/python"\n{latin}\n{text}')
+    profile.write_text(f'python = "/no/such/python"\n{text}')
     done = command("cluster", "check", profile, cwd=tmp_path)
     assert done.returncode == 4
     assert "never started Python" in done.stdout
     assert "/no/such/python" in done.stdout
-    assert "caf\ufffd" in done.stdout
 
 
 def test_what_slurm_refuses_is_said_in_its_words(slurm: Slurm, tmp_path: Path) -> None:

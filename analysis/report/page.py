@@ -357,7 +357,7 @@ def render(context: Context) -> str:
 def level(row: Mapping[str, Any]) -> str:
     """Write a cell's α̂, or what it is below."""
     value = row["alpha_hat_mean"]
-    return below(value, row["delta"], 3) or number(value, 4)
+    return below(value, row["delta"]) or number(value, 4)
 
 
 def shown(rows: Rows, names: Iterable[str]) -> list[str]:

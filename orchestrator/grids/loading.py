@@ -207,6 +207,7 @@ def user_error(details: Sequence[ErrorDetails], model: type[BaseModel], path: Pa
         if detail["type"] == "missing":
             options = _model_at(model, table).model_fields
             others = [str(key) for *of, key in unknown if of == table]
+            others = [key for key in others if key not in _COUNTED]  # which mean another key
             if any(missing in similar(other, options) for other in others):
                 continue
         error = _error(detail, model, path)
@@ -242,6 +243,7 @@ _ELSEWHERE = {
     "repeats": ("test sets", "test_sets", "n_test_sets", "splits", "n_splits", "folds"),
 }
 """What some keys of the file and of grids count, and are called elsewhere."""
+_COUNTED = {name for names in _ELSEWHERE.values() for name in names}
 
 
 def _meant(name: str, value: Any, options: Mapping[str, Any]) -> str:
@@ -392,12 +394,12 @@ def load_and_use(
     """
     text, content = _read(path, settings)
     rest, found, are_all = _Rest(_parsed_table(text, path)), list[UserError](), False
-    while True:
+    for _ in range(_MOST_TRIES):
         try:
             sweep = _checked(rest.table, path)
             _require_apart(sweep, path)
             made = use(sweep)
-            are_all = True
+            are_all = not rest.stand_in
             break
         except UserError as error:
             errors = [rest.numbered(each) for each in each_of(error)]
@@ -408,7 +410,8 @@ def load_and_use(
         told = {str(each) for each in found}
         known = [each for each in errors if not found or rest.holds(each)]
         found += [each for each in known if str(each) not in told]
-        goes_on = len(told) < len(found) < MOST_TOLD and all(map(rest.leave_out, errors[::-1]))
+        goes_on = bool(rest.stand_in) or len(told) < len(found)
+        goes_on = goes_on and len(found) < MOST_TOLD and all(map(rest.leave_out, errors[::-1]))
         if not goes_on or not rest.table.get("grid"):
             break
     if found:
@@ -476,11 +479,21 @@ _NEEDED = {
 """Keys of tables without which others would be wrong."""
 
 
+_STAND_INS = {"dataset": "sklearn:iris", "classifier": "lr-sgd"}
+"""What takes the place of a grid's only dataset or classifier, if that is wrong."""
+_MOST_TRIES = 5 * MOST_TOLD
+
+
 class _Rest:
-    """A sweep file's table without what was found to be wrong in it."""
+    """A sweep file's table without what was found to be wrong in it.
+
+    `stand_in`: numbers of the grids that have another dataset or classifier than in the file, so
+    that only names that are unknown anywhere can be told of them.
+    """
 
     def __init__(self, table: dict[str, Any]) -> None:
         self.table = table
+        self.stand_in = set[int]()
         grids = table.get("grid")
         self._numbers = [*range(len(grids))] if isinstance(grids, list) else []
 
@@ -492,9 +505,12 @@ class _Rest:
 
     def holds(self, error: UserError) -> bool:
         """Return whether an error is of one grid's list or of a table, not of what is left."""
-        return (error.key or "").startswith(tuple(f"{kind}." for kind in _TABLES_OF_USERS)) or (
-            _GRID.match(error.key or "") is not None
-        )
+        key = error.key or ""
+        grid = _GRID.match(key)
+        is_stand_in = int(grid[1]) in self.stand_in if grid else bool(self.stand_in)
+        if is_stand_in and not key.startswith("dataset."):
+            return error.message.startswith("unknown")
+        return grid is not None or key.startswith(tuple(f"{kind}." for kind in _TABLES_OF_USERS))
 
     def leave_out(self, error: UserError) -> bool:
         """Remove what an error is about; return whether that is possible."""
@@ -523,6 +539,8 @@ class _Rest:
         grid = grids[place]
         if not isinstance(grid, dict):
             return False
+        if not inner and self._numbers[place] in self.stand_in:  # they do not fit each other
+            inner = ["classifier"]
         grid.pop("zip", None)  # what they name may be gone
         grid.pop("exclude", None)
         axis = str(inner[0]) if inner else "dataset"
@@ -532,8 +550,13 @@ class _Rest:
         left = [each for n, each in enumerate(values) if wrong and n not in wrong]
         if left:
             grid[axis] = left
-        if not {"dataset", "classifier"} <= grid.keys():
+        lacking = [kind for kind in _STAND_INS if kind not in grid]
+        if any(values == [_STAND_INS[kind]] for kind in lacking):  # it does not fit either
             del grids[place], self._numbers[place]
+            return True
+        for kind in lacking:
+            grid[kind] = [_STAND_INS[kind]]
+            self.stand_in.add(self._numbers[place])
         return True
 
     def _leave_out_of_table(self, kind: str, inner: Sequence[str], *, is_unknown: bool) -> None:

@@ -21,7 +21,14 @@ from manyseed.orchestrator.cli.arguments import (
     require_outside,
     takes,
 )
-from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
+from manyseed.orchestrator.cli.output import (
+    counted,
+    errors,
+    print_json,
+    print_rows,
+    say,
+    say_next,
+)
 from manyseed.orchestrator.errors import UserError
 
 if TYPE_CHECKING:
@@ -269,7 +276,7 @@ def plot(
     kind: str | None = typer.Argument(
         None,
         metavar="[KIND]",
-        help="The figure; without it, all kinds are listed.",
+        help="The figure; without it, the usual kinds are listed.",
         show_default=False,
         autocompletion=arguments.kinds,
     ),
@@ -281,6 +288,7 @@ def plot(
         help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
         show_default="KIND.pdf",
     ),
+    every: bool = typer.Option(False, "--all", help="Without KIND: list all kinds."),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -296,6 +304,8 @@ def plot(
 
         manyseed plot quickstart
 
+        manyseed plot quickstart --all
+
         manyseed plot quickstart accuracy --by perturb_continuous -o accuracy.pdf
 
         manyseed plot quickstart accuracy -o accuracy.csv
@@ -304,7 +314,7 @@ def plot(
 
         manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
     """
-    from manyseed.orchestrator.results.figures import save
+    from manyseed.orchestrator.results.figures import save, usual
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -312,8 +322,12 @@ def plot(
         kinds = sweep.plot.kinds
         if as_json:
             print_json({"kinds": kinds.to_dicts()})
-        else:
+        elif every or kind == "?":
             print_rows(kinds.columns, kinds.rows(), kinds.height, "")
+        else:
+            first = usual(sweep.paths).drop("of")
+            print_rows(first.columns, first.rows(), first.height, "")
+            say_next(f"All {kinds.height:,} kinds", "plot", directory, "--all")
         return
     file = output or Path(f"{kind.replace('_', '-')}.pdf")
     require_outside(file, sweep)

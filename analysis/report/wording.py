@@ -185,7 +185,8 @@ class Citation:
         """Return the entry of a BibTeX file."""
         from importlib.metadata import version
 
-        authors = " and ".join(self._names) if self.arxiv else f"{{{self.authors}}}"
+        names = " and ".join(self._names).replace(" et al.", " and others")
+        authors = names if self.arxiv else f"{{{self.authors}}}"
         facts: dict[str, Any] = {"author": authors, "title": f"{{{self.title}}}"}
         note = self.note and f"{self.note}, version {version('manyseed')}"
         facts |= {"year": self.year, "note": note}
@@ -242,6 +243,17 @@ STUDIES = {
     ),
     "zagoruyko2016": Citation(
         "S. Zagoruyko and N. Komodakis", "Wide residual networks", 2016, "1605.07146"
+    ),
+    "chen2016": Citation(
+        "T. Chen and C. Guestrin", "XGBoost: a scalable tree boosting system", 2016, "1603.02754"
+    ),
+    "pedregosa2011": Citation(
+        "F. Pedregosa et al.", "Scikit-learn: machine learning in Python", 2011, "1201.0490"
+    ),
+    "paszke2019": Citation(
+        "A. Paszke et al.",
+        "PyTorch: an imperative style, high-performance deep learning library",
+        *(2019, "1912.01703"),
     ),
 }
 """By key; titles and numbers are those of arXiv."""
@@ -301,7 +313,11 @@ def methods(study: Study) -> Iterator[tuple[str, str]]:
 def _data(study: Study) -> Iterator[str]:
     told = []
     for name, one in study.datasets.items():
-        sizes = [f"{one[of]:,} {what}" for of, what in _SIZES.items() if one.get(of)]
+        sizes = [
+            counted(one[of], what) if of != "n_categorical" else f"{one[of]:,} {what}"
+            for of, what in _SIZES.items()
+            if one.get(of)
+        ]
         source = [one["source"]] if one.get("source") not in (None, name) else []
         told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
@@ -344,7 +360,15 @@ def _tested(one: Mapping[str, Any]) -> tuple[str, str]:
     return _EACH_REPEAT, drawn
 
 
-_SIZES = {"n_classes": "classes", "n_train": "training rows", "n_test": "test points"}
+_SIZES = {
+    "n_samples": "row",
+    "n_features": "feature",
+    "n_categorical": "of them categorical",
+    "n_ignored": "ignored column",
+    "n_classes": "class",
+    "n_train": "training row",
+    "n_test": "test point",
+}
 _VARIES = {
     "init": "the initial weights",
     "batch": "the order of batches and all else that training draws, such as dropout",
@@ -448,11 +472,17 @@ def _runs(study: Study) -> Iterator[str]:
     up_to = "up to " if (cells["repeats"] * cells["runs"]).sum() != counts["runs"] else ""
     differ = f"{counted(cells.height, 'combination')} of {_listed([labelled(a) for a in axes])}"
     if len(axes) == 1:
-        differ = f"{counted(cells.height, 'cell')}, which differ in {labelled(axes[0])} alone"
+        differ = f"{counted(cells.height, 'configuration')}, which differ in "
+        differ += f"{labelled(axes[0])} alone"
     yield (
         f"There {'is' if cells.height == 1 else 'are'} {differ}, with {_ends(cells['repeats'])} "
         f"repeats (test sets) of {up_to}{_ends(cells['runs'])} runs each."
     )
+    each = cells.group_by("classifier").agg(n=(pl.col("repeats") * pl.col("runs")).sum())
+    if each.height > 1:
+        rows = each.sort(pl.col("classifier").cast(pl.String)).rows()
+        numbers = _listed([f"{n:,} of {name}" for name, n in rows])
+        yield f"Planned runs by classifier: {up_to}{numbers}."
     copies = counts["copy"]
     same = f", {copies:,} of them copies, as nothing that varies reaches the fit" if copies else ""
     failed = f"{counts['failed']:,} failed"
@@ -466,7 +496,9 @@ def _evaluation(study: Study) -> Iterator[str]:
     if study.analysed < study.counts["runs"]:
         yield f"The results rest on {study.analysed:,} of {study.counts['runs']:,} planned runs."
     for name, meaning in study.metrics.items():
-        yield f"{name[:1].upper()}{name[1:]}: {meaning.partition('. ')[0].rstrip('.')}."
+        first = meaning.partition(". ")[0].rstrip(".")
+        is_named = first.lower().startswith(name.lower())
+        yield f"{first}." if is_named else f"{name[:1].upper()}{name[1:]}: {first}."
     sets = max(study.tables.cells["n_repeats"].to_list(), default=0)
     over = "test sets" if sets > 1 else "the runs of the single test set"
     yield f"Intervals of means are 95 % t intervals over {over}."
@@ -490,6 +522,9 @@ def _evaluation(study: Study) -> Iterator[str]:
 def _software(study: Study) -> Iterator[str]:
     told = {name: f"{name} {' and '.join(of)}" for name, of in study.versions.items()}
     own = told.pop("manyseed", "manyseed")
+    for package in _computing(study):
+        name = next((one for one in told if one.removesuffix("-cpu") == package), package)
+        told[name] = f"{told.get(name, name)} [@{_PACKAGES[package]}]"
     yield f"{own} [@manyseed]{f', with {_listed([*told.values()])}' if told else ''}."
     if study.imported:
         return
@@ -498,6 +533,26 @@ def _software(study: Study) -> Iterator[str]:
     if seeds := sorted({one["seed"] for one in study.descriptions if "seed" in one}):
         of = f"seed{'s' if len(seeds) > 1 else ''} {_listed([str(one) for one in seeds])}"
         yield f"All random streams derive from the {of}."
+
+
+_PACKAGES = {"scikit-learn": "pedregosa2011", "torch": "paszke2019", "xgboost": "chen2016"}
+"""What is cited for packages that trained."""
+_KINDS = {
+    **dict.fromkeys(("lr-sgd", "svm-sgd"), "scikit-learn"),
+    **dict.fromkeys(("mlp", "vit-transfer", "module", *_OF_IMAGES), "torch"),
+    "xgb": "xgboost",
+}
+
+
+def _computing(study: Study) -> list[str]:
+    """Return the packages of `_PACKAGES` that classifiers were trained with."""
+    used = set()
+    for one in study.descriptions:
+        of = one.get("classifier", {})
+        used |= {_KINDS[each] for each in (of.get("name"), *of) if each in _KINDS}
+        entry = str(of.get("estimator", "")).partition(".")[0]
+        used |= {package for package in _PACKAGES if entry == package.replace("scikit-", "sk")}
+    return sorted(used)
 
 
 def _listed(words: Sequence[str]) -> str:

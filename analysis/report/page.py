@@ -22,6 +22,7 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
+from manyseed.analysis.report.citations import QUANTITIES, STUDIES
 from manyseed.analysis.report.tables import (
     PageTable,
     filled,
@@ -31,8 +32,6 @@ from manyseed.analysis.report.tables import (
     of_points,
 )
 from manyseed.analysis.report.wording import (
-    QUANTITIES,
-    STUDIES,
     Rows,
     below,
     conventions,

@@ -134,7 +134,8 @@ def usual(paths: SweepPaths) -> pl.DataFrame:
         "fit_seconds": True,
     }
     order = pl.DataFrame({"kind": [name for name, drawn in is_drawn.items() if drawn]})
-    return order.join(kinds(paths), on="kind", maintain_order="left").head(_MOST_USUAL)
+    found = order.join(kinds(paths), on="kind", maintain_order="left").head(_MOST_USUAL)
+    return found.with_columns(pl.col("shows").str.split(". ").list.first())
 
 
 def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:

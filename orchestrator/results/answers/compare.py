@@ -123,8 +123,7 @@ def compare_cells(
 def _pairs_like(one: Compared, sweep: AnalysedSweep) -> int:
     """Return how many pairs of cells agree in the axes in which the two compared ones do."""
     same = [pl.col(axis).eq_missing(pl.lit(level)) for axis, level in one.same.items()]
-    alike = cells_once(last(sweep.cells.filter(same)))
-    return max(math.comb(alike.height, 2), 1)
+    return max(math.comb(cells_once(last(sweep.cells.filter(same))).height, 2), 1)
 
 
 # ---- which cells belong together
@@ -517,8 +516,8 @@ def _alone(one: Compared, told: str) -> str:
     """Say that a verdict is of one pair out of several; nothing where none is told."""
     if one.pairs < 2 or told.endswith("not told"):
         return ""
-    is_judged = one.metric == "accuracy" and "classifier" not in one.same
-    rest = "; answers judges all of them together" if is_judged else ""
+    of_classifiers = one.metric == "accuracy" and "classifier" not in one.same
+    rest = "; answers judges all of them together" * of_classifiers
     return f"It holds for this pair alone, of {one.pairs:,}{rest}.\n"
 
 

@@ -242,7 +242,7 @@ def _analysed(paths: SweepPaths) -> dict[str, Any]:
 
 def reply(sections: Sequence[tuple[str, str]]) -> Reply:
     """Return the sections as answers, and what they cite."""
-    from manyseed.analysis.report.wording import STUDIES
+    from manyseed.analysis.report.citations import STUDIES
 
     cited = dict.fromkeys(key for _, text in sections for key in re.findall(r"\[@(\w+)\]", text))
     sources = {key: STUDIES[key] for key in cited}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.report.wording import STUDIES
+from manyseed.analysis.report.citations import STUDIES
 
 DRAWN = (
     "Each repeat of drawn draws its own test set, 25 % of the rows, stratified by class; the rest "

@@ -90,7 +90,8 @@ def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
     name, colon, amount = str(scheme).partition(":")
     kinds = {**table, **{kind.written: kind for kind in table.values() if kind.written}}
     if name not in kinds:
-        raise Refused(option, name, "unknown scheme", ("none", *_written(table)))
+        plain = () if colon else ("none",)  # which has no number
+        raise Refused(option, name, "unknown scheme", (*plain, *_written(table)))
     if not colon:
         raise Refused(option, scheme, f"lacks its number, as in {name}:{kinds[name].example}")
     try:

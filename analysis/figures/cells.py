@@ -36,6 +36,7 @@ from manyseed.analysis.figures.labels import (
     mark_resolution,
     marker,
     not_drawn,
+    over_test_sets,
     with_names,
 )
 from manyseed.analysis.figures.style import (
@@ -235,6 +236,7 @@ def of_dataset(
     varied = SEPARATOR.join(differing(tables.cells)).replace("_", " ")
     sentences = [f"Rows: {varied}." if varied else "", *(one.words for one in shown)]
     sentences += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
+    sentences.append(over_test_sets(shown[0].values).strip() if shown else "")
     n = own.runs.filter(~pl.col("identical")).height if of is main else shown[0].values.height
     words = " ".join(filter(None, sentences))
     bands = [Band(axes[0], top, end, levels) for top, end, levels in rows.bands()]

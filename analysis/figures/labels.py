@@ -259,6 +259,21 @@ def _quantity(name: str, label: str, frame: pl.DataFrame, words: str) -> Quantit
     return Quantity(name, label, values, words)
 
 
+def over_test_sets(values: pl.DataFrame) -> str:
+    """Say over how many test sets the values of cells are drawn together; nothing with one.
+
+    `values`: columns cell and repeat_index.
+    """
+    if "repeat_index" not in values.columns or values.is_empty():
+        return ""
+    sets = values.group_by("cell").agg(pl.col("repeat_index").n_unique())["repeat_index"].to_list()
+    least, most = min(sets), max(sets)
+    if most == 1:
+        return ""
+    number = f"{most}" if least == most else f"{least} to {most}"
+    return f" Values of {number} test sets together: the spread includes that between test sets."
+
+
 def varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
     """Return the runs or pairs of repeats whose runs vary."""
     return rows.join(repeats.filter(VARIES).select(_KEY), on=_KEY, how="semi")

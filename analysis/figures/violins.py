@@ -34,6 +34,7 @@ from manyseed.analysis.figures.labels import (
     labelled,
     mark_resolution,
     marker,
+    over_test_sets,
     upright_axis_of_levels,
 )
 from manyseed.analysis.figures.style import (
@@ -336,6 +337,7 @@ def _title(drawn: _Violins) -> str:
 
 
 def _pooled(drawn: _Violins, by: Sequence[str]) -> str:
-    """Name the axes that values are pooled over."""
+    """Name the axes that values are pooled over, and the number of test sets."""
     over = [name for name in differing(drawn.tables.cells) if name not in by]
-    return f" Pooled over: {SEPARATOR.join(over).replace('_', ' ')}." if over else ""
+    text = f" Pooled over: {SEPARATOR.join(over).replace('_', ' ')}." if over else ""
+    return text + over_test_sets(drawn.values)

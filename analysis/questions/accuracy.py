@@ -219,8 +219,9 @@ def verdict(one: Accuracies) -> str:
         if _is_told(row):
             beaten[better].append(row.classifier)
     number, told = len(one.pairs), sum(map(len, beaten.values()))
+    together = f"; {number:,} pairs judged together" if number > 1 else ""
     if told == number and len(names) <= SHOWN:
-        return f"{' > '.join(names)}."
+        return f"{' > '.join(names)}{together}."
     alike = [
         f"{better} ≈ {row.classifier}"
         for better, row in one.pairs
@@ -238,7 +239,8 @@ def verdict(one: Accuracies) -> str:
     left = [f"{rest:,} other pair{'' if rest == 1 else 's'} not told"] if rest else []
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
-    return f"{shortest(['; '.join([*parts, *alike, *left]), f'{best}; {counted_only}'])}."
+    pairs = "; ".join([*parts, *alike, *left])
+    return f"{shortest([f'{pairs}{together}', pairs, f'{best}; {counted_only}'])}."
 
 
 def _lead(row: Mean) -> str:

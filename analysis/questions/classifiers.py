@@ -28,7 +28,11 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import SKEWED, too_alike
 from manyseed.analysis.questions.intervals import clustered, may_differ, t_quantile, total
-from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
+from manyseed.analysis.questions.quantiles import (
+    average_ranks,
+    chi2_quantile,
+    range_quantile,
+)
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.tables.rows import VARIES, Tables
 
@@ -249,6 +253,45 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, alike)
 
 
+FEWEST_OF_ONE = 3  # runs of the single test set of a classifier
+
+
+def on_one_test_set(
+    tables: Tables, confidence: float = CONFIDENCE
+) -> tuple[list[SeedSpread], list[AlikeRuns]]:
+    """Describe classifiers with a single test set, where few runs allow no comparison.
+
+    Each standard deviation has the interval of normal values by itself: χ² with as many degrees of
+    freedom as there are runs, less one. Empty if a classifier has several cells or test sets.
+
+    `tables`: as in `spreads`. Returns the spreads, the largest first, and classifiers whose runs
+    differ too little.
+    """
+    usual = tables.cells.filter(perturb_hparams="none").select("cell")
+    repeats = tables.repeats.filter(VARIES)
+    repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
+    if repeats["dataset"].n_unique() != 1 or repeats["classifier"].is_duplicated().any():
+        return [], []
+    found: list[SeedSpread] = []
+    alike: list[AlikeRuns] = []
+    for row in repeats.iter_rows(named=True):
+        own = tables.runs.filter(cell=row["cell"], repeat_index=row["repeat_index"])
+        values = own.filter(~pl.col("identical"))["accuracy"].drop_nulls().to_numpy()
+        if values.size < FEWEST_OF_ONE:
+            continue
+        name, freedom, deviation = str(row["classifier"]), values.size - 1.0, values - values.mean()
+        variance = float(np.square(deviation).sum() / freedom)
+        step = 1 / row["n_test"] if row["n_test"] else 0.0
+        if too_alike(variance, step):
+            alike.append(AlikeRuns(name, values.size, freedom, variance**0.5, step))
+            continue
+        tails = (1 + confidence) / 2, (1 - confidence) / 2
+        low, high = (float(freedom * variance / chi2_quantile(freedom, p)) ** 0.5 for p in tails)
+        skewness = float(np.mean(deviation**3) / np.mean(deviation**2) ** 1.5)
+        found.append(SeedSpread(name, variance**0.5, low, high, values.size, skewness))
+    return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike
+
+
 def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
     low, high = _ends(
         row["sd"], max(row["variance"], row["floor"]), row["freedom_right"], confidence
@@ -377,6 +420,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     """Say how much accuracy varies between seeds, and with which classifier most and least."""
     found = spreads(evidence.tables)
     if found is None:
+        yield from _few_runs(*on_one_test_set(evidence.tables))
         return
     figures = ("overview-accuracy-std", "cells-1")
     alike = " ".join(one.words for one in found.alike)
@@ -449,6 +493,34 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}{still}."),
         evidence=text + alike,
         rows=rows,
+        figures=(*figures, "summary"),
+    )
+
+
+def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterator[Answer]:
+    """Say how much accuracy varies on one test set, without comparing classifiers."""
+    figures = ("overview-accuracy-std", "cells-1")
+    if not found and not alike:
+        return
+    still = ", ".join(one.classifier for one in alike)
+    few = " ".join(one.words for one in alike)
+    if not found:
+        headline = f"Between seeds, runs of {still} differ too little to tell how much."
+        yield Answer(headline, evidence=few, figures=figures)
+        return
+    limits = [f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in found]
+    own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
+    sure = "95 %, each by itself" if len(found) > 1 else "95 %"
+    over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
+    rest = f"; runs of {still} differ too little" if still else ""
+    yield Answer(
+        first_ones(
+            own, lambda text: f"Between seeds, sd of accuracy on this test set: {text}{rest}."
+        ),
+        evidence=f"On this test set, accuracy varies between seeds with a standard deviation of "
+        f"{', '.join(own)} ({sure}, if accuracies are normal; runs: {over}). So few runs do "
+        f"not tell which classifier varies most.{f' {few}' if few else ''}",
+        rows=[asdict(row) for row in found],
         figures=(*figures, "summary"),
     )
 

@@ -116,7 +116,7 @@ class Reply:
     left : int
         How many answers are left out.
     sources : mapping of str to object
-        If the answers are sections of a text: what they cite, by key (`report.wording.Citation`).
+        If the answers are sections of a text: what they cite, by key (`report.citations.Citation`).
     """
 
     answers: Sequence[Answer]

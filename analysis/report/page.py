@@ -22,6 +22,7 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
+from manyseed.analysis.report.citations import QUANTITIES, STUDIES
 from manyseed.analysis.report.tables import (
     PageTable,
     filled,
@@ -31,8 +32,6 @@ from manyseed.analysis.report.tables import (
     of_points,
 )
 from manyseed.analysis.report.wording import (
-    QUANTITIES,
-    STUDIES,
     Rows,
     below,
     conventions,
@@ -357,7 +356,7 @@ def render(context: Context) -> str:
 def level(row: Mapping[str, Any]) -> str:
     """Write a cell's α̂, or what it is below."""
     value = row["alpha_hat_mean"]
-    return below(value, row["delta"], 3) or number(value, 4)
+    return below(value, row["delta"]) or number(value, 4)
 
 
 def shown(rows: Rows, names: Iterable[str]) -> list[str]:

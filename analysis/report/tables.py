@@ -279,7 +279,7 @@ def _similar(tables: Tables) -> PageTable | None:
             *([words.get(row["cell"], "")] if apart else []),
             f"{row['cell']}:{row['repeat_index']}:{row['run_index']}",
             *(
-                (below(row[name], row["_delta"], digits) if name == "alpha_hat" else "")
+                (below(row[name], row["_delta"]) if name == "alpha_hat" else "")
                 or number(row[name], digits)
                 for name, digits in metrics.values()
             ),

@@ -17,6 +17,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
+from manyseed.analysis.report.citations import QUANTITIES
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, last, several
 
@@ -30,11 +31,11 @@ REFERENCES = {
 """The reference of α̂ in words."""
 
 
-def below(alpha_hat: float | None, delta: float | None, digits: int = 3) -> str:
-    """Write what contamination is below where none is seen, as α̂ is 0; empty elsewhere."""
-    if alpha_hat is None or delta is None or round(alpha_hat, digits) > 0:
+def below(alpha_hat: float | None, delta: float | None) -> str:
+    """Write an α̂ below the resolution δ as that: less is not seen; empty elsewhere."""
+    if alpha_hat is None or delta is None or alpha_hat >= delta:
         return ""
-    return f"< {delta:.2f}"
+    return f"< {delta:.2f}" if delta >= 0.01 else f"< {delta:.1g}"
 
 
 def repeats_in_words(cells: pl.DataFrame) -> str:
@@ -153,107 +154,6 @@ def varying_axes(cells: pl.DataFrame) -> list[str]:
     return [*found, "epoch"] if several(cells) else found
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """What a paper cites: authors as words list them, and its number on arXiv if it is there."""
-
-    authors: str
-    title: str
-    year: int | None = None
-    arxiv: str = ""
-    note: str = ""  # of this software, as no other is cited
-
-    @property
-    def text(self) -> str:
-        """The entry of a bibliography."""
-        doi = f"doi:10.48550/arXiv.{self.arxiv}" if self.arxiv else self.note
-        year = str(self.year) if self.year else ""
-        return f"{self.authors}: {', '.join(filter(None, (self.title, year, doi)))}"
-
-    @property
-    def short(self) -> str:
-        """Its mention in a text: authors and year."""
-        names = [name.rpartition(". ")[2] for name in self._names]
-        first = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
-        return f"{first} {self.year or ''}".strip()
-
-    @property
-    def _names(self) -> list[str]:
-        return self.authors.replace(" and ", ", ").split(", ")
-
-    def bibtex(self, key: str) -> str:
-        """Return the entry of a BibTeX file."""
-        from importlib.metadata import version
-
-        authors = " and ".join(self._names) if self.arxiv else f"{{{self.authors}}}"
-        facts: dict[str, Any] = {"author": authors, "title": f"{{{self.title}}}"}
-        note = self.note and f"{self.note}, version {version('manyseed')}"
-        facts |= {"year": self.year, "note": note}
-        if self.arxiv:
-            doi = f"10.48550/arXiv.{self.arxiv}"
-            facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv", "doi": doi}
-        lines = (f"  {name} = {{{value}}},\n" for name, value in facts.items() if value)
-        return f"@misc{{{key},\n{''.join(lines)}}}\n"
-
-
-STUDIES = {
-    "manyseed": Citation("The manyseed maintainers", "manyseed", note="software"),
-    "banerjee2025": Citation(
-        "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate",
-        "Measuring training variability from stochastic optimization using robust nonparametric "
-        "testing",
-        *(2025, "2406.08307"),
-    ),
-    "banerjee2024": Citation(
-        "S. Banerjee, R. Cannon, T. Marrinan, T. Chiang and A. D. Sarwate",
-        "Robust nonparametric hypothesis testing to understand variability in training neural "
-        "networks",
-        *(2024, "2310.00541"),
-    ),
-    "ashukha2020": Citation(
-        "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov",
-        "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning",
-        *(2020, "2002.06470"),
-    ),
-    "schiff2021": Citation(
-        "Y. Schiff, B. Quanz, P. Das and P.-Y. Chen",
-        "Predicting deep neural network generalization with perturbation response curves",
-        *(2021, "2106.04765"),
-    ),
-    "martinez2017": Citation(
-        "J. Martinez, R. Hossain, J. Romero and J. J. Little",
-        "A simple yet effective baseline for 3d human pose estimation",
-        *(2017, "1705.03098"),
-    ),
-    "simonyan2015": Citation(
-        "K. Simonyan and A. Zisserman",
-        "Very deep convolutional networks for large-scale image recognition",
-        *(2015, "1409.1556"),
-    ),
-    "he2016deep": Citation(
-        "K. He, X. Zhang, S. Ren and J. Sun",
-        "Deep residual learning for image recognition",
-        *(2016, "1512.03385"),
-    ),
-    "he2016identity": Citation(
-        "K. He, X. Zhang, S. Ren and J. Sun",
-        "Identity mappings in deep residual networks",
-        *(2016, "1603.05027"),
-    ),
-    "zagoruyko2016": Citation(
-        "S. Zagoruyko and N. Komodakis", "Wide residual networks", 2016, "1605.07146"
-    ),
-}
-"""By key; titles and numbers are those of arXiv."""
-
-QUANTITIES = {
-    "banerjee2025": "α̂, δ",
-    "banerjee2024": "α̂ against the ensemble of the other runs",
-    "ashukha2020": "calibrated log-likelihood, deep ensemble equivalent",
-    "schiff2021": "scores of response curves",
-}
-"""What a study is cited for."""
-
 _ARCHITECTURES = {
     "mlp": "martinez2017",
     "vgg": "simonyan2015",
@@ -301,7 +201,11 @@ def methods(study: Study) -> Iterator[tuple[str, str]]:
 def _data(study: Study) -> Iterator[str]:
     told = []
     for name, one in study.datasets.items():
-        sizes = [f"{one[of]:,} {what}" for of, what in _SIZES.items() if one.get(of)]
+        sizes = [
+            counted(one[of], what) if of != "n_categorical" else f"{one[of]:,} {what}"
+            for of, what in _SIZES.items()
+            if one.get(of)
+        ]
         source = [one["source"]] if one.get("source") not in (None, name) else []
         told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
@@ -344,7 +248,15 @@ def _tested(one: Mapping[str, Any]) -> tuple[str, str]:
     return _EACH_REPEAT, drawn
 
 
-_SIZES = {"n_classes": "classes", "n_train": "training rows", "n_test": "test points"}
+_SIZES = {
+    "n_samples": "row",
+    "n_features": "feature",
+    "n_categorical": "of them categorical",
+    "n_ignored": "ignored column",
+    "n_classes": "class",
+    "n_train": "training row",
+    "n_test": "test point",
+}
 _VARIES = {
     "init": "the initial weights",
     "batch": "the order of batches and all else that training draws, such as dropout",
@@ -448,11 +360,17 @@ def _runs(study: Study) -> Iterator[str]:
     up_to = "up to " if (cells["repeats"] * cells["runs"]).sum() != counts["runs"] else ""
     differ = f"{counted(cells.height, 'combination')} of {_listed([labelled(a) for a in axes])}"
     if len(axes) == 1:
-        differ = f"{counted(cells.height, 'cell')}, which differ in {labelled(axes[0])} alone"
+        differ = f"{counted(cells.height, 'configuration')}, which differ in "
+        differ += f"{labelled(axes[0])} alone"
     yield (
         f"There {'is' if cells.height == 1 else 'are'} {differ}, with {_ends(cells['repeats'])} "
         f"repeats (test sets) of {up_to}{_ends(cells['runs'])} runs each."
     )
+    each = cells.group_by("classifier").agg(n=(pl.col("repeats") * pl.col("runs")).sum())
+    if each.height > 1:
+        rows = each.sort(pl.col("classifier").cast(pl.String)).rows()
+        numbers = _listed([f"{n:,} of {name}" for name, n in rows])
+        yield f"Planned runs by classifier: {up_to}{numbers}."
     copies = counts["copy"]
     same = f", {copies:,} of them copies, as nothing that varies reaches the fit" if copies else ""
     failed = f"{counts['failed']:,} failed"
@@ -466,7 +384,9 @@ def _evaluation(study: Study) -> Iterator[str]:
     if study.analysed < study.counts["runs"]:
         yield f"The results rest on {study.analysed:,} of {study.counts['runs']:,} planned runs."
     for name, meaning in study.metrics.items():
-        yield f"{name[:1].upper()}{name[1:]}: {meaning.partition('. ')[0].rstrip('.')}."
+        first = meaning.partition(". ")[0].rstrip(".")
+        is_named = first.lower().startswith(name.lower())
+        yield f"{first}." if is_named else f"{name[:1].upper()}{name[1:]}: {first}."
     sets = max(study.tables.cells["n_repeats"].to_list(), default=0)
     over = "test sets" if sets > 1 else "the runs of the single test set"
     yield f"Intervals of means are 95 % t intervals over {over}."
@@ -490,6 +410,9 @@ def _evaluation(study: Study) -> Iterator[str]:
 def _software(study: Study) -> Iterator[str]:
     told = {name: f"{name} {' and '.join(of)}" for name, of in study.versions.items()}
     own = told.pop("manyseed", "manyseed")
+    for package in _computing(study):
+        name = next((one for one in told if one.removesuffix("-cpu") == package), package)
+        told[name] = f"{told.get(name, name)} [@{_PACKAGES[package]}]"
     yield f"{own} [@manyseed]{f', with {_listed([*told.values()])}' if told else ''}."
     if study.imported:
         return
@@ -498,6 +421,26 @@ def _software(study: Study) -> Iterator[str]:
     if seeds := sorted({one["seed"] for one in study.descriptions if "seed" in one}):
         of = f"seed{'s' if len(seeds) > 1 else ''} {_listed([str(one) for one in seeds])}"
         yield f"All random streams derive from the {of}."
+
+
+_PACKAGES = {"scikit-learn": "pedregosa2011", "torch": "paszke2019", "xgboost": "chen2016"}
+"""What is cited for packages that trained."""
+_KINDS = {
+    **dict.fromkeys(("lr-sgd", "svm-sgd"), "scikit-learn"),
+    **dict.fromkeys(("mlp", "vit-transfer", "module", *_OF_IMAGES), "torch"),
+    "xgb": "xgboost",
+}
+
+
+def _computing(study: Study) -> list[str]:
+    """Return the packages of `_PACKAGES` that classifiers were trained with."""
+    used = set()
+    for one in study.descriptions:
+        of = one.get("classifier", {})
+        used |= {_KINDS[each] for each in (of.get("name"), *of) if each in _KINDS}
+        entry = str(of.get("estimator", "")).partition(".")[0]
+        used |= {package for package in _PACKAGES if entry == package.replace("scikit-", "sk")}
+    return sorted(used)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -29,8 +29,8 @@ PLAIN: Mapping[str, str] = {
     r"how long a fit takes|it is the (resolution|Monte-Carlo error|spread)|it describes a cell": (
         "Why `compare` refuses a column: it says nothing of what runs achieve."
     ),
-    r"runs of A with|run by run|Left out: test sets": (
-        "What `compare` compares: runs, shared streams, test sets left out."
+    r"runs of A with|run by run|Left out: test sets|for this pair alone|judges all of them": (
+        "What `compare` compares: runs, shared streams, test sets left out, one pair of several."
     ),
     r"not all ensembles of|points per side are too few|contamination of up to|classical KS test "
     r"accepts|from the sizes drawn|can't be drawn from|ensembles need 4": (

@@ -91,6 +91,7 @@ SWEEPS: Mapping[str, Callable[[int], Tables]] = {
         seed=seed,
     ),
     "one cell": lambda seed: planted(1, NAMES[:1], repeats=3, runs=10, seed=seed),
+    "one set": lambda seed: planted(1, NAMES[:2], repeats=1, runs=6, seed=seed),
     "few runs": lambda seed: planted(1, NAMES[:1], repeats=1, runs=8, seed=seed),
     "lacking": lambda seed: planted(1, NAMES[:1], repeats=3, runs=6, missing=2, seed=seed),
     "blind": lambda seed: planted(1, NAMES[:1], repeats=3, runs=6, delta=0.3, seed=seed),
@@ -431,6 +432,16 @@ CLAIMS: tuple[Claim, ...] = (
         _share("one cell", "spread", _SD, lambda _, low, high: miss(low, 0.02, high)),
         "3 test sets of 10 runs",
         "excludes twice the sd",
+    ),
+    interval(
+        "Between seeds, sd of accuracy on this test set: a 0.010 (0.006 to 0.025)",
+        "answers",
+        r"on this test set: \{\}|On this test set, accuracy varies|each by itself$|"
+        r"if accuracies are normal|which classifier varies most\.",
+        _share("one set", "spread", _SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
+        _share("one set", "spread", _SD, lambda _, low, high: miss(low, 0.04, high)),
+        "2 classifiers, 1 test set of 6 runs; each interval",
+        "excludes four times the sd",
     ),
     interval(
         "… 4 times (2 to 8) as much",

@@ -71,7 +71,8 @@ class _HparamNoise:
 def _parse(text: str) -> _HparamNoise:
     method, *arguments = text.strip().split(":")
     if method not in _FORMS:
-        raise Refused(_AXIS, method, "unknown scheme", _FORMS)
+        forms = [form for form in _FORMS if form != "none" or not arguments]
+        raise Refused(_AXIS, method, "unknown scheme", forms)
     if method == "none" and not arguments:
         return _HparamNoise("none")
     scaled = arguments[1:] == ["scaled"]

@@ -55,7 +55,8 @@ def read(
     """
     name, colon, text = str(scheme).partition(":")
     if name not in known:
-        raise Refused(option, name, "unknown scheme", (*others, *known))
+        plain = [each for each in others if each != "none" or not colon]
+        raise Refused(option, name, "unknown scheme", (*plain, *known))
     if not colon:
         raise Refused(option, scheme, f"lacks its number, as in {name}:{_EXAMPLES[name]}")
     try:

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -34,14 +34,15 @@ def docs(
     page: str | None = typer.Argument(
         None,
         metavar="[PAGE]",
-        help="A page, PAGE#HEADING, or a word to look for; without it, all pages are listed.",
+        help="A page, PAGE#HEADING, or words to look for; without it, all pages are listed.",
         autocompletion=pages_like,
     ),
     as_schema: bool = switch("--schema", "Print the JSON Schema of sweep files, for editors."),
 ) -> None:
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
-    A word that is no page lists the headings of the sections that have it.
+    A word that is no page lists the headings of the sections that have it; several words in quotes,
+    those that have all of them.
 
     Examples:
 
@@ -52,6 +53,8 @@ def docs(
         manyseed docs faq#it-stopped-in-the-middle
 
         manyseed docs churn
+
+        manyseed docs "add a metric"
 
         manyseed docs sweep-file | less
 
@@ -260,24 +263,47 @@ def words(text: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def mentions(word: str, texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return anchors and titles of the sections that have a word: glossary and headings first."""
-    if not spelt(word):
+_CALLED = {"seed": "identity#streams"}
+"""What sections are about that do not have these words in their headings."""
+
+
+def mentions(phrase: str, texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return anchors and titles of the sections that have a word: glossary and headings first.
+
+    Of several words, those that have the phrase, or else all words that are not short.
+    """
+    wanted = spelt(phrase)
+    if not wanted:
         return []
-    has = re.compile(rf"(?<!\w){re.escape(spelt(word))}s?(?!\w)")
-    found = []
+    if places := _having([wanted], texts):
+        return places
+    long = [word for word in wanted.split("-") if len(word) >= _LONG_WORD]
+    return _having(long, texts) if "-" in wanted and long else []
+
+
+_LONG_WORD = 3
+
+
+def _having(wanted: Sequence[str], texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the sections that have all of these words, whether one or several are meant."""
+    stems = [word.removesuffix("s") if len(word) > _LONG_WORD else word for word in wanted]
+    has = [re.compile(rf"(?<!\w){re.escape(stem)}(s|es|ing)?(?!\w)") for stem in stems]
+    found: list[tuple[int, int, str, str]] = []
     for page, text in texts.items():
         listed = sections(text)
         for (anchor, (title, whole)), after in zip(
             listed.items(), [*(one for _, one in listed.values()), ""][1:], strict=True
         ):
             own = whole.partition(after)[0] if after else whole
-            if times := len(has.findall(spelt(own))):
-                is_titled = bool(has.search(spelt(title)))
-                found.append((not is_titled, -times, f"{page}#{anchor}", title))
+            in_text, in_title = spelt(own), spelt(title)
+            if times := min(len(one.findall(in_text)) for one in has):
+                titled = sum(bool(one.search(in_title)) for one in has)
+                where = f"{page}#{anchor}"
+                is_called = any(_CALLED.get(stem) == where for stem in stems)
+                found.append((-len(has) if is_called else -titled, -times, where, title))
         for anchor, (term, _) in words(text).items():
-            if spelt(term) == spelt(word):
-                found.append((False, -len(text), f"{page}#{anchor}", term))
+            if [spelt(term)] in (wanted, stems):
+                found.append((-len(has), -len(text), f"{page}#{anchor}", term))
     return [
         (where if where.isascii() else spelt(where, "#"), title)
         for *_, where, title in sorted(found)

@@ -296,6 +296,7 @@ def _say_without_profile(paths: SweepPaths | None = None) -> None:
             choose(AUTO, last=last)
         except UserError:
             say_next("First", "cluster", "init")
+            say_next("What it says", "docs", "cluster")
 
 
 def _next(

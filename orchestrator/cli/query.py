@@ -24,7 +24,14 @@ from manyseed.orchestrator.cli.arguments import (
     takes,
     written_to,
 )
-from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
+from manyseed.orchestrator.cli.output import (
+    counted,
+    errors,
+    print_json,
+    print_rows,
+    say,
+    say_next,
+)
 from manyseed.orchestrator.errors import UserError
 
 if TYPE_CHECKING:
@@ -261,12 +268,15 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
 def plot(
     directory: Directory,
     kind: str | None = argument(
-        "[KIND]", "The figure; without it, all kinds are listed.", autocompletion=arguments.kinds
+        "[KIND]",
+        "The figure; without it, the usual kinds are listed.",
+        autocompletion=arguments.kinds,
     ),
     output: Path | None = written_to(
         "A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
         shown="KIND.pdf",
     ),
+    every: bool = switch("--all", "Without KIND: list all kinds."),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -282,6 +292,8 @@ def plot(
 
         manyseed plot quickstart
 
+        manyseed plot quickstart --all
+
         manyseed plot quickstart accuracy --by perturb_continuous -o accuracy.pdf
 
         manyseed plot quickstart accuracy -o accuracy.csv
@@ -290,7 +302,7 @@ def plot(
 
         manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
     """
-    from manyseed.orchestrator.results.figures import save
+    from manyseed.orchestrator.results.figures import save, usual
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -298,8 +310,12 @@ def plot(
         kinds = sweep.plot.kinds
         if as_json:
             print_json({"kinds": kinds.to_dicts()})
-        else:
+        elif every or kind == "?":
             print_rows(kinds.columns, kinds.rows(), kinds.height, "")
+        else:
+            first = usual(sweep.paths).drop("of")
+            print_rows(first.columns, first.rows(), first.height, "")
+            say_next(f"All {kinds.height:,} kinds", "plot", directory, "--all")
         return
     file = output or Path(f"{kind.replace('_', '-')}.pdf")
     require_outside(file, sweep)

@@ -142,6 +142,16 @@ def _exit_code(state: Status) -> int:
     return 1 if runs["failed"] else NOT_FINISHED if runs["missing"] else 0
 
 
+def _restarted(state: Status) -> str:
+    """Say how many tasks were restarted after an attempt that ended without a report."""
+    counts = [task["restarts"] for task in state["each_task"] if task["restarts"]]
+    if not counts:
+        return ""
+    times = "once" if sum(counts) == 1 else f"{sum(counts):,} times"
+    who = "1 was" if len(counts) == 1 else f"{len(counts):,} were"
+    return f" {who} restarted {times}: an earlier attempt ended without a report."
+
+
 def _print_status(sweep: Sweep, state: Status) -> None:
     runs = state["runs"]
     print_table(
@@ -154,7 +164,7 @@ def _print_status(sweep: Sweep, state: Status) -> None:
     if state["tasks"]:
         listed = ", ".join(_tasks(state, name) for name in state["tasks"])
         asked = f" {state['stopping']:,} asked to stop." if state["stopping"] else ""
-        say(f"\nTasks: {listed}.{asked}")
+        say(f"\nTasks: {listed}.{asked}{_restarted(state)}")
     if state["workers"]:
         say(_training(state))
     if job := state["analysis"]:

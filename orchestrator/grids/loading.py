@@ -1,13 +1,7 @@
-"""Read and check sweep files, with what ``--set key=value`` changes in their text.
-
-A sweep keeps the text that it was planned from, so it must contain the settings. A line is replaced
-or added; if that does not give the right content, the file is written anew, without comments.
-"""
+"""Read and check sweep files, and tell their mistakes."""
 
 from __future__ import annotations
 
-import copy
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from manyseed import analysis
-from manyseed.analysis.counts import counted
 from manyseed.jobs import checks
 from manyseed.jobs.checks import NOTHING, quoted, same_spelling, similar
 from manyseed.orchestrator.errors import (
@@ -29,158 +22,18 @@ from manyseed.orchestrator.errors import (
     nearest,
     refused,
     together,
-    toml_key,
     toml_value,
 )
-from manyseed.orchestrator.grids.objects import lines
+from manyseed.orchestrator.grids.settings import location as location_of
+from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.grids.sweepfile import LARGEST, NAME, SweepFile
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import Classifier
 
-OPTION = "--set"
-
-Key = tuple[str | int, ...]
 Made = TypeVar("Made")
 
-_PART = re.compile(r'(?:^|\.)(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|\[(\d+)\]')
 _GRID = re.compile(r"^grid\[(\d+)\]")
-_NUMBERED = re.compile(r"^grid\.(\d+)(?=\.|$)")
-_WORD = re.compile(r"[A-Za-z][\w:.+-]*")
-_HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
-
-
-def with_settings(text: str, settings: Sequence[str]) -> str:
-    """Return the text of a sweep file with some values set.
-
-    `settings`: each ``key=value``: a key such as ``classifier.mlp.epochs``, ``grid[1].vary`` or
-    ``grid.1.vary``, and a TOML value, or a single word without quotes.
-    """
-    for setting in settings:
-        try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError):
-            return text  # reported when the file is parsed
-        try:
-            key, value = _parsed(setting)
-            wanted = _set(copy.deepcopy(table), key, value, setting)
-            text = next(
-                (edited for edited in _edited(text, key, value) if _is(edited, wanted)),
-                "".join(f"{line}\n" for line in lines(wanted)),
-            )
-        except RecursionError:
-            raise UserError("is nested too deeply", key=OPTION, value=setting) from None
-    return text
-
-
-def _parsed(setting: str) -> tuple[Key, Any]:
-    name, sign, value = setting.partition("=")
-    name = _NUMBERED.sub(r"grid[\1]", name.strip())
-    if not sign or not name or "".join(part[0] for part in _PART.finditer(name)) != name:
-        raise UserError(
-            "a setting must be key=value",
-            key=OPTION,
-            value=setting,
-            remedy="such as --set runs=20, --set classifier.mlp.epochs=5, or "
-            "--set 'grid[0].train_fraction=[0.5, 1.0]'",
-        )
-    key = _location(name)
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except ValueError:
-        if _WORD.fullmatch(value.strip()):
-            return key, value.strip()
-        raise UserError(
-            "the value is not valid TOML",
-            key=OPTION,
-            value=setting,
-            remedy="give plain numbers, lists in brackets, and text in quotes that the shell "
-            "keeps: --set 'name=\"my sweep\"'",
-        ) from None
-
-
-def _location(key: str) -> Key:
-    """Return the parts of a key such as ``grid[0].vary``."""
-    return tuple(
-        int(part[3]) if part[3] is not None else part[1] or json.loads(f'"{part[2]}"')
-        for part in _PART.finditer(key)
-    )
-
-
-def _set(table: dict[str, object], key: Key, value: Any, setting: str) -> dict[str, object]:
-    place: Any = table
-    for number, part in enumerate(key):
-        if isinstance(place, list) and isinstance(part, str) and len(place) == 1:
-            place = place[0]
-        is_index = isinstance(part, int) and isinstance(place, list) and part < len(place)
-        if not is_index and not (isinstance(part, str) and isinstance(place, dict)):
-            inner = _text(key[:number])
-            several = isinstance(place, list) and place and isinstance(place[0], dict)
-            remedy = f"name one: {inner}[0] to {inner}[{len(place) - 1}]" if several else None
-            what = (
-                f"{inner} has {counted(len(place), 'table')}"
-                if several
-                else f"{inner} has no such entry"
-            )
-            raise UserError(what, key=OPTION, value=setting, remedy=remedy)
-        if number == len(key) - 1:
-            place[part] = value
-        else:
-            place = place[part] if isinstance(part, int) else place.setdefault(part, {})
-    return table
-
-
-def _text(key: Key) -> str:
-    text = "".join(f"[{p}]" if isinstance(p, int) else f".{toml_key(p)}" for p in key)
-    return text.removeprefix(".")
-
-
-def _is(text: str, wanted: Mapping[str, Any]) -> bool:
-    try:
-        return tomllib.loads(text) == wanted
-    except ValueError:
-        return False
-
-
-def _edited(text: str, key: Key, value: Any) -> Iterator[str]:
-    """Yield candidate texts, with a line replaced, added or appended; one of them may be right."""
-    held = text.splitlines()
-    names = [part for part in key if isinstance(part, str)]
-    index = next((part for part in key if isinstance(part, int)), 0)
-    for depth in range(len(names) - 1, -1, -1):
-        inner = ".".join(map(toml_key, names[depth:]))
-        line = f"{inner} = {toml_value(value)}"
-        for begin, end in _sections(held, names[:depth], index):
-            for at in range(begin, end):
-                if re.match(rf"\s*{re.escape(inner)}\s*=", held[at]):
-                    for last in range(at + 1, end + 1):
-                        yield "\n".join([*held[:at], line, *held[last:]]) + "\n"
-            if depth == len(names) - 1:
-                at = begin
-                if not depth:  # below the file's last top-level line
-                    written = [at for at in range(begin, end) if held[at].strip()]
-                    at = written[-1] + 1 if written else begin
-                yield "\n".join([*held[:at], line, *held[at:]]) + "\n"
-    if len(names) > 1:
-        header = ".".join(map(toml_key, names[:-1]))
-        added = f"{toml_key(names[-1])} = {toml_value(value)}"
-        yield "\n".join([*held, "", f"[{header}]", added]) + "\n"
-
-
-def _sections(held: Sequence[str], names: Sequence[str], index: int) -> Iterator[tuple[int, int]]:
-    """Yield the range of lines of a table, between its header and the next one."""
-    headers = [(at, match) for at, line in enumerate(held) if (match := _HEADER.fullmatch(line))]
-    ends = [at for at, _ in headers[1:]] + [len(held)]
-    if not names:
-        yield 0, headers[0][0] if headers else len(held)
-        return
-    wanted, seen = ".".join(map(toml_key, names)), -1
-    for (at, match), end in zip(headers, ends, strict=True):
-        if re.sub(r"\s*\.\s*", ".", match[2]) != wanted:
-            continue
-        seen += 1
-        if match[1] == "[" or seen == index:
-            yield at + 1, end
 
 
 _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
@@ -203,6 +56,7 @@ def user_error(details: Sequence[ErrorDetails], model: type[BaseModel], path: Pa
         if detail["type"] == "missing":
             options = _model_at(model, table).model_fields
             others = [str(key) for *of, key in unknown if of == table]
+            others = [key for key in others if key not in _COUNTED]  # which mean another key
             if any(missing in similar(other, options) for other in others):
                 continue
         error = _error(detail, model, path)
@@ -232,6 +86,7 @@ _ELSEWHERE = {
     "repeats": ("test sets", "test_sets", "n_test_sets", "splits", "n_splits", "folds"),
 }
 """What some keys of the file and of grids count, and are called elsewhere."""
+_COUNTED = {name for names in _ELSEWHERE.values() for name in names}
 
 
 def _meant(name: str, value: Any, options: Mapping[str, Any]) -> str:
@@ -376,12 +231,12 @@ def load_and_use(
     """
     text, content = _read(path, settings)
     rest, found, are_all = _Rest(_parsed_table(text, path)), list[UserError](), False
-    while True:
+    for _ in range(_MOST_TRIES):
         try:
             sweep = _checked(rest.table, path)
             _require_apart(sweep, path)
             made = use(sweep)
-            are_all = True
+            are_all = not rest.stand_in
             break
         except UserError as error:
             errors = [rest.numbered(each) for each in each_of(error)]
@@ -392,7 +247,8 @@ def load_and_use(
         told = {str(each) for each in found}
         known = [each for each in errors if not found or rest.holds(each)]
         found += [each for each in known if str(each) not in told]
-        goes_on = len(told) < len(found) < MOST_TOLD and all(map(rest.leave_out, errors[::-1]))
+        goes_on = bool(rest.stand_in) or len(told) < len(found)
+        goes_on = goes_on and len(found) < MOST_TOLD and all(map(rest.leave_out, errors[::-1]))
         if not goes_on or not rest.table.get("grid"):
             break
     if found:
@@ -460,11 +316,21 @@ _NEEDED = {
 """Keys of tables without which others would be wrong."""
 
 
+_STAND_INS = {"dataset": "sklearn:iris", "classifier": "lr-sgd"}
+"""What takes the place of a grid's only dataset or classifier, if that is wrong."""
+_MOST_TRIES = 5 * MOST_TOLD
+
+
 class _Rest:
-    """A sweep file's table without what was found to be wrong in it."""
+    """A sweep file's table without what was found to be wrong in it.
+
+    `stand_in`: numbers of the grids that have another dataset or classifier than in the file, so
+    that only names that are unknown anywhere can be told of them.
+    """
 
     def __init__(self, table: dict[str, Any]) -> None:
         self.table = table
+        self.stand_in = set[int]()
         grids = table.get("grid")
         self._numbers = [*range(len(grids))] if isinstance(grids, list) else []
 
@@ -476,15 +342,18 @@ class _Rest:
 
     def holds(self, error: UserError) -> bool:
         """Return whether an error is of one grid's list or of a table, not of what is left."""
-        return (error.key or "").startswith(tuple(f"{kind}." for kind in _TABLES_OF_USERS)) or (
-            _GRID.match(error.key or "") is not None
-        )
+        key = error.key or ""
+        grid = _GRID.match(key)
+        is_stand_in = int(grid[1]) in self.stand_in if grid else bool(self.stand_in)
+        if is_stand_in and not key.startswith("dataset."):
+            return error.message.startswith("unknown")
+        return grid is not None or key.startswith(tuple(f"{kind}." for kind in _TABLES_OF_USERS))
 
     def leave_out(self, error: UserError) -> bool:
         """Remove what an error is about; return whether that is possible."""
         if error.key is None:
             return False
-        key, *inner = _location(error.key)
+        key, *inner = location_of(error.key)
         first, number = str(key), inner[0] if inner else None
         if first == "grid" and isinstance(number, int) and number in self._numbers:
             place = self._numbers.index(number)
@@ -507,6 +376,8 @@ class _Rest:
         grid = grids[place]
         if not isinstance(grid, dict):
             return False
+        if not inner and self._numbers[place] in self.stand_in:  # they do not fit each other
+            inner = ["classifier"]
         grid.pop("zip", None)  # what they name may be gone
         grid.pop("exclude", None)
         axis = str(inner[0]) if inner else "dataset"
@@ -516,8 +387,13 @@ class _Rest:
         left = [each for n, each in enumerate(values) if wrong and n not in wrong]
         if left:
             grid[axis] = left
-        if not {"dataset", "classifier"} <= grid.keys():
+        lacking = [kind for kind in _STAND_INS if kind not in grid]
+        if any(values == [_STAND_INS[kind]] for kind in lacking):  # it does not fit either
             del grids[place], self._numbers[place]
+            return True
+        for kind in lacking:
+            grid[kind] = [_STAND_INS[kind]]
+            self.stand_in.add(self._numbers[place])
         return True
 
     def _leave_out_of_table(self, kind: str, inner: Sequence[str], *, is_unknown: bool) -> None:

@@ -104,7 +104,7 @@ def sweep_file(
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)
     first = first_run(described.info, model, table)
-    asked = [f"  {question}" for question in _questions(described)]
+    asked = [f"  {question}" for question in (*_questions(described), *_fewer_epochs(first))]
     told = ["Please check:", *asked] if asked else []
     told += [first.told] if first.seconds else []
     yielded = _lines(
@@ -262,6 +262,17 @@ def _questions(data: _Data) -> list[str]:
             shown = ", ".join(column.shown)
             asked.append(f"{name}: {shown} taken as numbers; if labels: {declared}")
     return asked
+
+
+def _fewer_epochs(first: FirstRun) -> Iterator[str]:
+    """Yield what the file trains less than usual."""
+    fewer = [
+        f"{network} for {epochs:,} epochs, not the usual {usual:,}"
+        for network, epochs in first.epochs.items()
+        if epochs < (usual := classifiers.CLASSIFIERS[network].epochs or 0)
+    ]
+    if fewer:
+        yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
 
 
 def _columns_told(data: _Data) -> Iterator[str]:

@@ -60,7 +60,7 @@ MAX_RUNS = 10**8
 def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
     """Return what planning `sweep_file` into `directory` would do, without writing anything.
 
-    `settings`: values that replace the file's (`grids.loading.with_settings`).
+    `settings`: values that replace the file's (`grids.settings.with_settings`).
     """
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)

@@ -177,6 +177,7 @@ class TaskStatus(TypedDict):
     note: str | None
     done: int
     failed: int
+    restarts: int  # after attempts that ended without a report
 
 
 class SubmissionStatus(TypedDict):
@@ -379,6 +380,7 @@ def _task(submission: Submission, task: TaskState) -> TaskStatus:
         "note": task.note or None,
         "done": task.done,
         "failed": task.failed,
+        "restarts": task.restarts,
     }
 
 

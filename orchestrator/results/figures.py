@@ -15,7 +15,7 @@ from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
-from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
+from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
@@ -107,6 +107,38 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
                 rows.append((name, table, meanings.get(name, ("", ""))[1].rstrip(".")))
                 seen.add(name)
     return pl.DataFrame(rows, schema=["kind", "of", "shows"], orient="row")
+
+
+_MOST_USUAL = 12
+
+
+def usual(paths: SweepPaths) -> pl.DataFrame:
+    """Return, as `kinds` does, those looked at first, of what a sweep can draw."""
+    cells = last(read_results(paths)["cells"])
+    several = {name: cells[name].n_unique() > 1 for name in ("dataset", "classifier", "vary")}
+    close = read_analysis(paths)[0].close
+    is_drawn = {
+        "accuracy": True,
+        "cells": True,
+        "overview-accuracy-mean": several["dataset"],
+        "mean-ranks": several["dataset"] and several["classifier"],
+        "sources-accuracy-std": several["vary"],
+        "crossed": cells["vary"].cast(pl.String).str.contains("*", literal=True).any(),
+        "accuracy_range": True,
+        "ec_local": True,
+        "alpha-hat-accuracy": not cells.filter(pl.col("delta") <= close).is_empty(),
+        "curves-accuracy": True,
+        "ensembles-accuracy": True,
+        "method-equivalents": True,
+        "margins": True,
+        "response-curves": True,
+        "ece": True,
+        "log_likelihood": True,
+        "fit_seconds": True,
+    }
+    order = pl.DataFrame({"kind": [name for name, drawn in is_drawn.items() if drawn]})
+    found = order.join(kinds(paths), on="kind", maintain_order="left").head(_MOST_USUAL)
+    return found.with_columns(pl.col("shows").str.split(". ").list.first())
 
 
 def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
@@ -245,7 +277,7 @@ def _inches(width: str | float | None) -> float | None:
 
 def _unknown(kind: str, tables: Tables) -> UserError:
     near = nearest(kind, known.names(tables))
-    remedy = f"{near}\n  all, with what they show: manyseed plot DIR"
+    remedy = f"{near}\n  all, with what they show: manyseed plot DIR --all"
     return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
 
 

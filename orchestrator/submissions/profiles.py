@@ -85,14 +85,15 @@ def own_names() -> list[str]:
 def needed(last: Intent | None) -> str | None:
     """Return what `AUTO` must be replaced by on this machine.
 
-    None if it names a place to train, or if there is no profile: the refusal says how to make one.
+    The first of the user's profiles, else a running test cluster. None if it names a place to
+    train, or if there is no profile: the refusal says how to make one.
 
     `last`: the latest submission.
     """
     try:
         _automatic(last)
     except UserError:
-        return next(iter(own_names()), None)
+        return next(iter([*own_names(), *_names()]), None)
     return None
 
 
@@ -166,10 +167,11 @@ def _automatic(last: Intent | None) -> Profile | None:
     raise UserError(
         "this machine submits jobs (it has sbatch), and no cluster profile says what they request",
         key="--cluster",
-        remedy=_WAYS,
+        remedy=_BY_NAME + _WAYS if TESTCLUSTER in _names() else _WAYS,
     )
 
 
+_BY_NAME = f"for the test cluster that runs: --cluster {TESTCLUSTER}; or "
 _WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
 
 

@@ -97,6 +97,11 @@ class TaskState:
         return sum(attempt.n_failed for attempt in self.attempts)
 
     @property
+    def restarts(self) -> int:
+        """How often it was begun again after an attempt that ended without a report."""
+        return sum(attempt.state == "running" for attempt in self.attempts[:-1])
+
+    @property
     def last(self) -> Attempt:
         """The report of its last attempt; an empty one before the first."""
         return self.attempts[-1] if self.attempts else _NONE

@@ -264,6 +264,13 @@ def test_every_figure_has_its_numbers(tables):
 
 def test_the_numbers_of_violins_are_their_quantiles(tables):
     (plot,) = drawing.plots(FigureTables(tables), "accuracy", ["perturb_continuous"])
+    together = "Values of 2 test sets together: the spread includes that between test sets."
+    assert plot.caption.endswith(together)
+    (of_classifiers,) = drawing.plots(FigureTables(tables), "classifiers")
+    assert together in of_classifiers.caption
+    assert together in drawing.plots(FigureTables(tables), "cells")[0].caption
+    (one,) = drawing.plots(FigureTables(planted(repeats=1)), "classifiers")
+    assert "test sets together" not in one.caption
     assert plot.data.height == 8
     for row in plot.data.iter_rows(named=True):
         cell = {name: row[name] for name in ("dataset", "classifier", "perturb_continuous")}

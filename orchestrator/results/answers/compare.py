@@ -6,6 +6,7 @@ shared if runs draw from the same keys. Names of sweeps, datasets and classifier
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -114,7 +115,15 @@ def compare_cells(
     if not any(one.result for one in compared):
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
+    if len(compared) == 1 and second is first:
+        return [replace(compared[0], pairs=_pairs_like(compared[0], first))]
     return compared
+
+
+def _pairs_like(one: Compared, sweep: AnalysedSweep) -> int:
+    """Return how many pairs of cells agree in the axes in which the two compared ones do."""
+    same = [pl.col(axis).eq_missing(pl.lit(level)) for axis, level in one.same.items()]
+    return max(math.comb(cells_once(last(sweep.cells.filter(same))).height, 2), 1)
 
 
 # ---- which cells belong together
@@ -428,7 +437,7 @@ def reply(
     told = ""
     if n == 1 and shown[0].result:
         told = verdict(shown[0], *_told_apart(shown[0]))
-        told += f" ({100 * confidence:g} %, over {_over(shown)}).\n"
+        told += f" ({100 * confidence:g} %, over {_over(shown)}).\n{_alone(shown[0], told)}"
     answers = [
         Answer(
             f"{told}A: {sides['a']}\nB: {sides['b']}",
@@ -501,6 +510,15 @@ def _over(shown: Sequence[Compared]) -> str:
         if all(one.sets for one in results)
         else "seeds, on these test sets"
     )
+
+
+def _alone(one: Compared, told: str) -> str:
+    """Say that a verdict is of one pair out of several; nothing where none is told."""
+    if one.pairs < 2 or told.endswith("not told"):
+        return ""
+    of_classifiers = one.metric == "accuracy" and "classifier" not in one.same
+    rest = "; answers judges all of them together" * of_classifiers
+    return f"It holds for this pair alone, of {one.pairs:,}{rest}.\n"
 
 
 def _told_apart(one: Compared) -> tuple[str, str]:

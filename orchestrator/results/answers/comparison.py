@@ -77,6 +77,8 @@ class Compared:
     result : Comparison or None
     reason : str
         Why there is no result.
+    pairs : int
+        Pairs of cells of the sweep that agree in `same`, of which this one was chosen.
     """
 
     a: OneCell
@@ -90,6 +92,7 @@ class Compared:
     streams: tuple[str, ...]
     result: Comparison | None
     reason: str = ""
+    pairs: int = 1
 
 
 def words(found: Compared) -> Iterator[str]:

@@ -185,22 +185,25 @@ def methods(sweep: AskedSweep) -> list[tuple[str, str]]:
 def _datasets(
     paths: SweepPaths, canonical: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return what is known of each dataset, by name, without reading its data."""
+    """Return what is known of each dataset, by name."""
     found: dict[str, dict[str, Any]] = {}
     for spec in Groups.read(paths).specs:
         of = canonical.get(spec.dataset, {}).get("dataset", {})
         info = _resolved(paths, spec.dataset, of) if spec.dataset not in found else None
-        train = {"n_train": info.n_train} if info else {}
+        train = {name: getattr(info, name) for name in _COUNTED} if info else {}
+        if info:
+            train["n_ignored"] = sum(column.kind == "ignored" for column in info.columns)
         sizes = {"n_classes": len(spec.class_names), "n_test": spec.samples}
         found.setdefault(spec.dataset, {**of, **sizes, **train})
     return found
 
 
-_CATALOGUE = ("sklearn:", "torchvision:", "synthetic:", "openml:")
+_COUNTED = ("n_samples", "n_features", "n_categorical", "n_train")
+_CATALOGUE = ("file", "sklearn:", "torchvision:", "synthetic:", "openml:")
 
 
 def _resolved(paths: SweepPaths, name: str, canonical: Mapping[str, Any]) -> DatasetInfo | None:
-    """Return a dataset of the catalogue as the sweep file describes it, if that is the planned."""
+    """Return a dataset of the catalogue, or a file that is there, if it is the planned one."""
     from manyseed.jobs.checks import Refused
     from manyseed.jobs.datasets.sources import resolve
     from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -239,7 +242,7 @@ def _analysed(paths: SweepPaths) -> dict[str, Any]:
 
 def reply(sections: Sequence[tuple[str, str]]) -> Reply:
     """Return the sections as answers, and what they cite."""
-    from manyseed.analysis.report.wording import STUDIES
+    from manyseed.analysis.report.citations import STUDIES
 
     cited = dict.fromkeys(key for _, text in sections for key in re.findall(r"\[@(\w+)\]", text))
     sources = {key: STUDIES[key] for key in cited}

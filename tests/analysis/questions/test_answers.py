@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.classifiers import (
@@ -457,9 +458,11 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     (text,) = [text for about, text in headlines(tables) if about == "accuracy"]
     levels, told = text.splitlines()
     assert re.fullmatch(r"data-00: [ab] 0\.\d{3}, [ab] 0\.\d{3}, c 0\.\d{3}, d 0\.\d{3}\.", levels)
-    assert re.fullmatch(r"([ab], [ab]) > c, d; c > d; 1 other pair not told\.", told)
+    assert re.fullmatch(
+        r"([ab], [ab]) > c, d; c > d; 1 other pair not told; 6 pairs judged together\.", told
+    )
     apart = planted(classifiers=tuple("abc"), accuracy=of_classifier(a=0.9, b=0.8, c=0.7))
-    assert headlines(apart)[0][1].endswith("\na > b > c.")
+    assert headlines(apart)[0][1].endswith("\na > b > c; 3 pairs judged together.")
     alike = planted(classifiers=("a", "b"), sd=0.0005, repeats=6)
     assert re.search(r"\n(a ≈ b|b ≈ a)\.$", headlines(alike)[0][1])
     one = planted(classifiers=("a", "b"), repeats=1)
@@ -482,6 +485,24 @@ def test_the_spread_of_a_single_classifier_is_told_with_its_interval():
     assert re.fullmatch(
         r"Between seeds, sd of accuracy: a 0\.\d{4} \(0\.\d{4} to 0\.\d{4}\)\.", short
     )
+
+
+def test_one_test_set_of_few_runs_tells_how_much_its_accuracies_vary():
+    tables = planted(classifiers=("a", "b"), repeats=1, runs=6)
+    found = headlines(tables)
+    ((_, short),) = [one for one in found if one[0] == "spread"]
+    told = dict(re.findall(r"([ab]) (0\.\d{4} \(0\.\d{4} to 0\.\d{4}\))", short))
+    assert short.startswith("Between seeds, sd of accuracy on this test set: ")
+    for name in "ab":
+        values = tables.runs.filter(classifier=name)["accuracy"].to_numpy()
+        sd = values.std(ddof=1)
+        ends = [sd * math.sqrt(5 / stats.chi2.ppf(p, 5)) for p in (0.975, 0.025)]
+        assert told[name] == f"{sd:.4f} ({ends[0]:.4f} to {ends[1]:.4f})"
+    assert "(95 %, each by itself, if accuracies are normal; runs: 6 of " in said(tables)["spread"]
+    assert "on this test set" not in said(planted(repeats=1, runs=7))["spread"]
+    assert "spread" not in said(planted(repeats=1, runs=2))
+    equal = said(planted(classifiers=("a",), repeats=1, runs=6, sd=0.0))["spread"]
+    assert equal.startswith("The accuracies of all 6 runs of a are equal")
 
 
 def test_alpha_is_told_only_where_test_sets_are_large_enough():

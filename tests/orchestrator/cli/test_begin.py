@@ -105,6 +105,21 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
     code, text = inside("docs", "error consistency")
     assert (code, len(text.splitlines()) <= 10) == (0, True)
     assert inside("docs", "qqzz")[0] == inside("docs", "--", "!")[0] == 2
+    for word, first in (
+        ("seeds", "identity#streams"),
+        ("metrics", "extending#a-metric"),
+        ("add a metric", "extending#adding-a-metric"),
+    ):
+        code, text = inside("docs", word)
+        assert (code, text.splitlines()[1].startswith(first)) == (0, True), text
+    assert inside("docs", "add a qqzz")[0] == 2
+
+
+def test_every_block_of_code_is_closed() -> None:
+    for name, page in pages().items():
+        fences = [line for line in page.splitlines() if line.startswith("```")]
+        assert all(fence == "```" for fence in fences[1::2]), name
+        assert len(fences) % 2 == 0, name
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])

@@ -566,7 +566,11 @@ def test_epochs_are_those_that_there_is_time_for(
     found = {}
     for slower in (1.0, 60.0, 5000.0):
         monkeypatch.setattr(firstrun, "_slower", lambda *_, slower=slower: slower)
-        text, table = written("measured.csv", "mlp")
+        code, said = inside("init", "measured.csv", "mlp")
+        assert code == 0
+        table = tomllib.loads(Path("sweep.toml").read_text())
+        fewer = f"mlp for {table['classifier']['mlp']['epochs']} epochs, not the usual 20, so that"
+        assert (fewer in said) == (slower > 1), said
         Path("sweep.toml").unlink()
         found[slower] = table
         assert "epochs" in table["classifier"]["mlp"]

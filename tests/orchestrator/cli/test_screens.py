@@ -48,7 +48,7 @@ VERBS = (
     ("seal",),
     ("verify", "--sealed"),
 )
-LONG = {"methods", "plot", "show", "alike"}
+LONG = {"methods", "show", "alike"}
 """Verbs that print a text, or a list that was asked for: as long as they are."""
 REFUSED = {"until", "dee", "resume", "ece"}
 """What not every sweep of these can be asked."""

@@ -172,12 +172,35 @@ def test_all_mistakes_are_told_at_once_each_as_it_is_alone(here: Path) -> None:
 
 
 def test_it_is_said_whether_there_may_be_more(here: Path) -> None:
-    """Without the misspelt key, the grid has no classifier, and what else is wrong is not seen."""
+    """Without the misspelt key, the grid has no classifier, on which what else is wrong depends."""
     right = 'name = "s"\nseed = 1\nrepeats = 1\n[[grid]]\ndataset = ["sklearn:iris"]\n'
     hidden = f'{right}classifer = ["xgb"]\nvary = ["inits"]\nrusn = 2\n'
-    assert str(refused(hidden)).endswith("2 mistakes; there may be more")
+    assert str(refused(hidden)).endswith("3 mistakes; there may be more")
     both = f'runns = 1\n{right}classifier = ["xgb"]\nrusn = 2\n'
     assert str(refused(both)).endswith("2 mistakes")
+
+
+def test_what_needs_no_data_is_told_also_where_there_are_none() -> None:
+    """Of the others, the training fraction and the image that lacks, nothing is known yet."""
+    text = (
+        'name = "s"\nseeds = 3\n[[grid]]\ndataset = "tumors"\nclassifier = ["mpl", "cnn"]\n'
+        'vary = ["inti"]\ntrain_fraction = [2.0]\nperturb_continuous = ["noise:0.1"]\n'
+        '[dataset.tumours]\nsource = "sklearn:breast_cancer"\n[classifier.mlp]\nepoch = 3\n'
+        '[classifier.xgb]\netta = 3\n[[grid]]\ndataset = ["tumours"]\nclassifier = ["mlp", "xgb"]'
+    )
+    error = refused(text)
+    assert isinstance(error, SeveralErrors)
+    assert {each.key: each.remedy.partition("? ")[0] for each in error.errors if each.remedy} == {
+        "seed": "add seed = …",
+        "seeds": "the number of seeds is runs = 3",
+        "grid[0].dataset": 'did you mean "tumours"',
+        "grid[0].classifier": 'did you mean "mlp"',
+        "grid[0].vary": 'did you mean "init"',
+        "grid[0].perturb_continuous": "valid: sig-digit, relative, percentile, neighbour",
+        "classifier.mlp.epoch": 'did you mean "epochs"',
+        "classifier.xgb.etta": "valid: kind, hparams, grid, device, defaults",
+    }
+    assert str(error).endswith("; there may be more")
 
 
 def test_at_most_ten_are_told() -> None:

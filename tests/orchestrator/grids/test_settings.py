@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.loading import with_settings
+from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import inside, write
 

@@ -46,6 +46,20 @@ def test_a_damaged_file_of_any_submission_is_named(sweep: Sweep) -> None:
     assert str(file) in told
 
 
+def test_a_restart_after_an_attempt_without_a_report_is_told(sweep: Sweep, attempt: Path) -> None:
+    last = Attempt.read(attempt)
+    assert "restarted" not in inside("status", sweep.directory)[1]
+    for number, times in ((1, "once"), (2, "2 times")):
+        earlier = attempt.with_name(f"0000-{number}")
+        earlier.mkdir()
+        replace(last, state="running", started=last.started - number).write(earlier)
+        assert [task["restarts"] for task in sweep.status()["each_task"]] == [number]
+        told = f"1 was restarted {times}: an earlier attempt ended without a report."
+        assert told in " ".join(inside("status", sweep.directory)[1].split())
+    replace(last, state="interrupted", started=last.started - 3).write(earlier)
+    assert [task["restarts"] for task in sweep.status()["each_task"]] == [1]
+
+
 @pytest.mark.parametrize("name", ["intent.json", "jobs.json", "task-0000.json", "progress.json"])
 def test_a_lost_file_of_a_submission_is_named(sweep: Sweep, name: str) -> None:
     as_on_a_cluster(sweep.directory)

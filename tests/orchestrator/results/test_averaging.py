@@ -290,19 +290,19 @@ def test_functions_are_of_runs_and_spreads_within_repeats(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["alpha_hat", "alpha_hat_mean"])
-def test_an_alpha_hat_of_0_is_told_as_below_the_resolution(name: str) -> None:
+def test_an_alpha_hat_below_the_resolution_is_told_as_that(name: str) -> None:
     frame = pl.DataFrame(
         {
-            name: [0.0, 0.00004, 0.12, None, 0.0],
+            name: [0.0, 0.002, 0.12, None, 0.0],
             f"{name}_ci_low": [0.0, 0.0, 0.1, None, 0.0],
             f"{name}_ci_high": [0.0, 0.1, 0.14, None, 0.0],
-            "delta": [0.07, 0.08, 0.09, 0.1, None],
+            "delta": [0.07, 0.394, 0.09, 0.1, None],
         }
     )
     _, rows, _ = in_cells(frame)
     assert [row[0] for row in rows] == [
         "< 0.07",
-        "0.0000 (0.0000 to 0.1000)",
+        "< 0.39",
         "0.1200 ± 0.0200",
         None,
         "0.0000 ± 0.0000",

@@ -6,6 +6,7 @@ import inspect
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -411,3 +412,29 @@ def test_comparisons_are_printed_as_the_command_prints_them(sweeps: dict[str, Sw
         again = pickle.loads(pickle.dumps(found))
         assert again == found
         assert str(again) == shown
+
+
+def test_a_verdict_on_one_pair_of_several_says_that_it_holds_for_it_alone(
+    sweeps: dict[str, Sweep],
+) -> None:
+    sweep = sweeps["one"]
+    plain = "train_fraction = 1 AND perturb_continuous = 'none'"
+    (found,) = sweep.compare("xgb", "lr-sgd", where=plain)
+    assert found.pairs == 1
+    (crosswise,) = sweep.compare("3", "0")
+    assert crosswise.pairs == 6  # they differ in two axes of two levels each
+    assert found.result is not None
+    told = replace(found, pairs=3, result=replace(found.result, sets=(0.01, 0.02)))
+    text = compare.reply([told]).answers[0].headline
+    assert re.search(
+        r"^xgb > lr-sgd \(95 %, .*\)\.\nIt holds for this pair alone, of 3; answers "
+        r"judges all of them together\.\n",
+        text,
+    )
+    assert (
+        "this pair alone, of 3.\n"
+        in compare.reply([replace(told, metric="ece")]).answers[0].headline
+    )
+    unclear = replace(told, result=replace(found.result, sets=(-0.1, 0.1)))
+    for one in (replace(told, pairs=1), unclear):
+        assert "this pair alone" not in compare.reply([one]).answers[0].headline

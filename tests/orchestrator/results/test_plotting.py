@@ -19,7 +19,7 @@ from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
 from manyseed.analysis.figures.labels import labelled, schemas, table_of
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.figures import save
+from manyseed.orchestrator.results.figures import save, usual
 from tests.analysis.planted import planted
 from tests.here import Done
 from tests.orchestrator.conftest import command, inside, train, write
@@ -89,7 +89,12 @@ def test_the_command_writes_the_same_file_again_and_prints_the_caption(
     assert "n = " in found["figures"][0]["caption"]
     code, told = inside("plot", sweep.directory)
     assert (code, "accuracy_range" in told) == (0, True)
-    assert inside("plot", sweep.directory, "?") == (code, told)
+    every = inside("plot", sweep.directory, "--all")[1]
+    assert inside("plot", sweep.directory, "?") == (0, every)
+    assert len(every.splitlines()) > sweep.plot.kinds.height > 40 > len(told.splitlines()) > 8
+    assert f"All {sweep.plot.kinds.height:,} kinds: " in told
+    for kind in usual(sweep.paths)["kind"]:
+        assert sweep.plot.all(kind), kind
 
 
 def test_the_numbers_of_figures_are_written_as_csv(sweep: Sweep, tmp_path: Path) -> None:

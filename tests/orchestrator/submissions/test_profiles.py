@@ -14,7 +14,7 @@ from sklearn.datasets import load_wine
 from sklearn.tree import DecisionTreeClassifier
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.submissions.profiles import choose, own_profile, remember
+from manyseed.orchestrator.submissions.profiles import choose, needed, own_profile, remember
 from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
@@ -106,9 +106,11 @@ def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
         patch.setenv("PATH", str(login))
         assert choose("auto") is None
     assert choose("local") is None
+    assert needed(None) is None
     profile_of("testcluster")
-    with pytest.raises(UserError, match="cluster init"):
+    with pytest.raises(UserError, match=r"--cluster testcluster; or .* manyseed cluster init"):
         choose("auto")  # which is chosen by its name alone
+    assert needed(None) == "testcluster"
     profile_of("lab")
     chosen = choose("auto")
     assert chosen is not None

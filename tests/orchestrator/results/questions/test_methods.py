@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.report.citations import STUDIES
 
 DRAWN = (
     "Each repeat of drawn draws its own test set, 25 % of the rows, stratified by class; the rest "
@@ -63,6 +64,32 @@ target = "y"
     told = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
     _, *sentences = re.split(r"(?<=\.) (?=Each|The)", told)
     assert sentences == [TOLD[keys], DRAWN]
+
+
+def test_what_was_trained_is_counted_and_cited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{n % 7}.5,{'uvw'[n % 3]},{n},{'ab'[n % 2]}" for n in range(80)]
+    Path("one.csv").write_text("\n".join(["x,z,number,y", *rows]) + "\n")
+    Path("s.toml").write_text(
+        'name = "s"\nseed = 1\nrepeats = 2\nruns = 3\n[dataset.one]\nsource = "file:one.csv"\n'
+        'target = "y"\nignore = ["number"]\n[[grid]]\ndataset = ["one"]\n'
+        'classifier = ["lr-sgd", "mlp"]\n[[grid]]\ndataset = ["one"]\nclassifier = ["xgb"]\n'
+        "runs = 1\n"
+    )
+    sweep = Sweep.plan("s.toml", "s")
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    sizes = "80 rows, 2 features, 1 of them categorical, 1 ignored column, 2 classes, 60 training"
+    assert f"(file; {sizes} rows, 20 test points)" in told["Data"]
+    assert "Planned runs by classifier: 6 of lr-sgd, 6 of mlp and 2 of xgb." in told["Runs"]
+    assert "cells" not in told["Runs"]
+    for package in (
+        *("scikit-learn (Pedregosa et al. 2011)", "torch (Paszke et al. 2019)"),
+        "xgboost (Chen and Guestrin 2016)",
+    ):
+        assert package in told["Software"]
+    assert "{F. Pedregosa and others}" in STUDIES["pedregosa2011"].bibtex("pedregosa2011")
 
 
 def test_nothing_is_said_of_test_sets_that_were_imported(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     counts = sweep.survey().counts
     told = {one.headline: one.details[0] for one in sweep.answers("methods")}
     assert [*told] == ["Data", "Training", "Runs", "Evaluation", "Software"]
-    assert "cancer (sklearn:breast_cancer; 2 classes, 427 training rows, 142 test" in told["Data"]
+    assert "cancer (sklearn:breast_cancer; 569 rows, 30 features, 2 classes, 427" in told["Data"]
     assert "its own test set, 25 % of the rows, stratified by class; the rest" in told["Data"]
     assert "lr-sgd (max iter 1000, schedule adaptive" in told["Training"]
     assert "For lr-sgd, numbers are standardised by the training" in told["Training"]
@@ -224,7 +224,7 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     code, _ = inside("methods", sweep.directory, "--output", file)
     entries = re.findall(r"^@misc\{(\w+),$", file.read_text(), re.MULTILINE)
     assert (code, {*entries}, len(entries)) == (0, cited, len(cited))
-    assert {"banerjee2025", "manyseed"} == cited
+    assert {"banerjee2025", "chen2016", "manyseed", "pedregosa2011"} == cited
     assert "[@banerjee2025]" in inside("methods", sweep.directory, "-f", "markdown")[1]
     for wrong in (("-f", "latex", "--bold", "best"), ("-f", "xml")):
         assert inside("methods", sweep.directory, *wrong)[0] == 2

@@ -129,7 +129,7 @@ def test_a_scheme_has_one_spelling(written, normal):
 @pytest.mark.parametrize(
     ("scheme", "message"),
     [
-        ("sigdigit:0", "'sigdigit': unknown scheme; there are none, sig-digit"),
+        ("sigdigit:0", "'sigdigit': unknown scheme; there are sig-digit"),
         ("neighbour:0.5", "perturb_hparams = 'neighbour': unknown scheme.*absolute"),
         ("relative", "0 < P < 1"),
         ("relative:0", "0 < P < 1"),

@@ -32,7 +32,7 @@ def test_every_number_reads_back(name, amount):
 @pytest.mark.parametrize(
     ("scheme", "message"),
     [
-        ("turn:45", "turn.*there are none, crop-flip, rotate"),
+        ("turn:45", "turn.*there are crop-flip, rotate"),
         ("rotate", "lacks its number, as in rotate:45"),
         ("rotate:far", "a number"),
         ("rotate:181", "degrees.*180"),

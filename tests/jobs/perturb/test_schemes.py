@@ -53,7 +53,7 @@ def test_a_renamed_scheme_is_shown_under_its_new_name():
     ("axis", "scheme", "message"),
     [
         ("continuous", "percentil:0.1", "perturb_continuous = 'percentil': unknown scheme"),
-        ("continuous", "label:0.1", "'label': unknown scheme; there are none, sig"),
+        ("continuous", "label:0.1", "'label': unknown scheme; there are sig"),
         ("categorical", "labels:0.1", "perturb_categorical = 'labels': unknown scheme; .*value"),
         ("labels", "value:0.1", "perturb_labels = 'value': unknown scheme; .*flip"),
         ("labels", "flip", "lacks its number, as in flip:0.1"),

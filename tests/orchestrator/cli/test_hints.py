@@ -101,7 +101,7 @@ def test_names_with_a_tilde_are_names_and_printed_quoted(
 
 def test_plan_names_the_way_to_train(login: Path) -> None:
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
-    assert commands(said) == ["cluster init", "submit 'my runs'"]
+    assert commands(said) == ["cluster init", "docs cluster", "submit 'my runs'"]
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
     said = inside()[1]
     assert "manyseed run 'my sweep.toml'\n" in said

@@ -125,7 +125,7 @@ def test_a_single_network_is_a_method_only_where_it_sees_several_test_sets(tmp_p
     ("old", "new", "words"),
     [
         ('"rotate:20.0"', '"rotate:450"', "grid.0..test_augment.*180"),
-        ('"rotate:20.0"', '"turn:4"', "none, crop-flip, rotate"),
+        ('"rotate:20.0"', '"turn:4"', "valid: crop-flip, rotate"),
         (
             'classifier     = ["small"]',
             'classifier     = ["lr-sgd"]',

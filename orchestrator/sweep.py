@@ -54,7 +54,7 @@ class Sweep:
     - create: `plan` a sweep file, train an estimator (`of`), import predictions from files
       (`import_predictions`) or memory (`from_predictions`, `add_predictions`)
     - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; progress: `status`,
-      `survey`, `submissions`, `running`, `is_running`
+      `usage`, `survey`, `submissions`, `running`, `is_running`
     - maintain: `verify`, `compact`, `export`, `seal`, `verify_sealed`, `drop`; on two sites:
       `split`, `merge`; one run: `show`, `rerun`, several: `rerun_where`
     - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;

@@ -150,7 +150,7 @@ def test_hours_and_bytes_are_counted_of_both_groups(tmp_path):
             'lr-sgd sees each training row once.*exclude = .{ classifier = "lr-sgd"',
         ),
         (('"rotate:45.0"', '"rotate:450"'), "grid[1].augment", "180"),
-        (('"rotate:45.0"', '"turn:4"'), "grid[1].augment", "none, crop-flip, rotate"),
+        (('"rotate:45.0"', '"turn:4"'), "grid[1].augment", "crop-flip, rotate"),
         (
             ('dataset        = ["digits"]\nclassifier     = ["small"]',
              'dataset        = ["digits", "sklearn:wine"]\nclassifier     = ["mlp"]'),

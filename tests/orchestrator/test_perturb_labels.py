@@ -103,7 +103,7 @@ cycle = 1
     [
         ("flip:1", "below 1"),
         ("flip", "lacks its number, as in flip:0.1"),
-        ("label:0.1", "unknown scheme.*none, flip, symmetric, pairs"),
+        ("label:0.1", "unknown scheme.*flip, symmetric, pairs"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, value: str, words: str) -> None:

@@ -176,7 +176,7 @@ def test_the_table_is_in_no_identity(tmp_path):
         ('transforms = ["rotate:90"]', "sklearn:wine", "transforms", "rotate:90 needs images, and"),
         ('transforms = ["turn"]', "sklearn:digits", "transforms", "intra, inter, rotate"),
         ('transforms = ["inter:0.6"]', "sklearn:digits", "transforms", "magnitudes end below 0.5"),
-        ('transforms = ["intra", "intra"]', "sklearn:digits", "transforms", "twice"),
+        ('transforms = ["intra", "intra"]', "sklearn:digits", "transforms", "each once"),
         ('transforms = ["intra"]\nlayers = [0, 1]', "sklearn:digits", "layers", "needs a network"),
         ('transforms = ["intra"]\nlayers = [2]', "sklearn:digits", "layers", "from 0 to 1"),
         ('transforms = ["rotate:190"]', "sklearn:digits", "transforms", "180"),

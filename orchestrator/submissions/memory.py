@@ -154,15 +154,15 @@ def sized(
         usual, had, most = asked(resources), before.get(name, 0.0), used(earlier, name)
         there = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
         wanted = raised = had if had > usual else 0.0
-        if name in short and (had or most):
-            limit = in_words(had) if had else f"about {in_words(most)}"
-            wanted = min(_MORE * (had or most), there or math.inf)
-            if raised or wanted <= had:
-                wanted, so = had, "ask for more: --memory SIZE"
+        if name in short:
+            more = min(_MORE * had, there or math.inf)
+            if raised or more <= had:  # or the site decides, or the task had all of its node
+                so = "ask for more: --memory SIZE"
             else:
-                so = f"these ask for {in_words(wanted)}"
-            said.append(f"{name.upper()} tasks ran out of memory with {limit}: {so}.")
-        elif auto and most:
+                wanted, so = more, f"these ask for {in_words(more)}"
+            limit = f" with {in_words(had)}" if had else ""
+            said.append(f"{name.upper()} tasks ran out of memory{limit}: {so}.")
+        elif auto and most and not resources.whole_node:
             wanted = max(raised, min(enough(most), there or math.inf))
             told = f"used {in_words(most)} at most: these ask for {in_words(wanted)}"
             said.append(f"{name.upper()} tasks {told}.")

@@ -101,11 +101,19 @@ def test_no_more_is_asked_for_than_nodes_have(tmp_path: Path) -> None:
     assert "--memory" in said[0]
 
 
-def test_where_the_site_decides_twice_what_was_used_is_asked_for(tmp_path: Path) -> None:
-    unknown = submission(tmp_path, 1, 0.0)
-    assert ask(tmp_path, "", [unknown], short=True) == ("", [])
-    measured = submission(tmp_path, 2, 0.0, 700 * M)
-    assert ask(tmp_path, "", [measured], short=True)[0] == "1400M"
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_where_the_site_or_the_node_decides_nothing_is_guessed(
+    tmp_path: Path, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured before a kill may be less than what was too little."""
+    if is_whole:
+        whole = LAB.replace("cpus-per-task = 4", "whole-node = true")
+        monkeypatch.setattr(sys.modules[__name__], "LAB", whole)
+    measured = submission(tmp_path, 1, 0.0, 700 * M)
+    said = ["CPU tasks ran out of memory: ask for more: --memory SIZE."]
+    assert ask(tmp_path, "", [measured], short=True) == ("", said)
+    memory = ask(tmp_path, "", [measured], short=False, auto=True)[0]
+    assert memory == ("" if is_whole else "1024M"), "less for one task is no gain on its own node"
 
 
 def test_auto_asks_for_what_was_used_and_a_quarter(tmp_path: Path) -> None:

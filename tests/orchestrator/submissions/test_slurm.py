@@ -488,7 +488,7 @@ def test_run_returns_and_the_cluster_analyses_and_tells(
     shown = slurm.cluster.command(["scontrol", "-o", "show", "job", first.job])
     (array,) = {job.id.partition("_")[0] for job in sweep.submissions()[0].jobs().values()}
     assert f"Dependency=afterany:{array}" in shown
-    assert ", waits: BeginTime" in str(sweep.show("0:0:0")["stored"])
+    assert ", waits" in str(sweep.show("0:0:0")["stored"])  # SLURM may not have a reason yet
     slurm.cluster.command(["scancel", *{job.id for job in sweep.submissions()[0].jobs().values()}])
     wait_until(lambda: not sweep.is_running, "the end of the cancelled tasks")
     assert " was cancelled; manyseed resume " in str(sweep.show("0:0:0")["stored"])

@@ -185,14 +185,18 @@ def without_nodes(profile: Profile, nodes: Sequence[str]) -> Profile:
     return dataclasses.replace(profile, cpu=cpu, gpu=gpu)
 
 
-def require(profile: Profile, resource: str, folder: Path, seconds: int = SIGNAL_SECONDS) -> None:
+def require(
+    profile: Profile, resource: str, folder: Path, signal_seconds: int | None = None
+) -> None:
     """Refuse a profile or a submission's folder with which no job of this class is submitted.
 
-    `seconds`: how long before the end of its walltime a job is asked to end.
+    `signal_seconds`: how long before the end of its walltime a job is asked to end; by default
+    `SIGNAL_SECONDS`.
     """
     from manyseed.slurm.arrays import require as required
 
     try:
+        seconds = signal_seconds or SIGNAL_SECONDS
         required(profile, resource, SubmissionPaths(folder).submitit, seconds)
     except Refused as error:
         raise refusal(error, profile) from None

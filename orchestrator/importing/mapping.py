@@ -73,7 +73,11 @@ class Pattern:
                     raise UserError(f"does not match --name {self._text}", file=place)
                 yield place
                 continue
-            held = [file for file in place.rglob("*") if file.is_file() and file.suffix in suffixes]
+            held = [
+                file
+                for file in place.rglob("*")
+                if file.suffix in suffixes and file.is_file() and not _is_hidden(file, place)
+            ]
             found = [file for file in held if self.read(file) is not None]
             if not found:
                 example = f", such as {min(held)}" if held else ""
@@ -81,6 +85,10 @@ class Pattern:
                 what = f"no file in it matches --name {self._text}"
                 raise UserError(what, file=place, remedy=remedy)
             yield from sorted(found, key=_in_order)
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _in_order(file: Path) -> list[Any]:

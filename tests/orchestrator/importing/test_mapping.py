@@ -54,6 +54,16 @@ def test_folders_that_name_classifier_hparams_and_seed(tmp_path: Path) -> None:
     assert "Imported 6 runs" in done.stdout, done.output
 
 
+def test_hidden_files_of_other_programs_are_no_runs(tmp_path: Path) -> None:
+    """A Mac writes ``._NAME`` beside each file on other disks; notebooks keep hidden folders."""
+    folder = tmp_path / "bugs"
+    for name in ("cnn-0.csv", "._cnn-0.csv", ".ipynb_checkpoints/cnn-1.csv"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        table(0).write_csv(folder / name)
+    found = [*Pattern("{classifier}-{run}.csv").files([folder], [".csv"])]
+    assert found == [folder / "cnn-0.csv"]
+
+
 def test_arrays_take_what_their_paths_say(tmp_path: Path) -> None:
     for fraction in ("0.5", "1"):
         for run, held in enumerate(SCORES):

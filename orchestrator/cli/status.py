@@ -118,6 +118,7 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
 
 def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     found = sweep.usage()
+    say_unreadable(sweep)
     if as_json:
         print_json({"usage": [asdict(each) | {"advice": each.advice} for each in found]})
         return

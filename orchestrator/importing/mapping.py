@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.orchestrator.disk.placing import read_plain
-from manyseed.orchestrator.errors import UserError, nearest, require_one_of
+from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
 
 Values = tuple[tuple[str, Any], ...]
@@ -119,6 +119,8 @@ def read_map(file: Path) -> dict[str, Any]:
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
         raise UserError(reason, file=file, key="--map") from None
+    except DamagedFile as error:
+        raise UserError(error.reason, file=file, key="--map") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"is not a TOML file: {error}", file=file) from None
     for key, value in table.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -152,6 +153,10 @@ def test_maps_with_mistakes(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert said in done.stderr, done.stderr
         assert "map.toml" in done.stderr
+    os.mkfifo(tmp_path / "pipe.toml")
+    done = command("import", "x.csv", "--out", tmp_path / "out", "--map", tmp_path / "pipe.toml")
+    assert done.returncode == 2
+    assert "is not a plain file" in done.stderr
     done = command("import", "x.csv", "--out", tmp_path / "out", "--map", tmp_path / "none.toml")
     assert done.returncode == 2
     assert "cannot be read" in done.stderr

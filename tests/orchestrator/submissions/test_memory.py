@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed import Sweep
 from manyseed.orchestrator.submissions.memory import Usage, asked, in_words, sized, usage
 from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.attempts import Attempt
@@ -17,6 +19,7 @@ from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths, TaskArra
 from manyseed.orchestrator.working.node import used
 from manyseed.slurm.discover import Cluster, Limits, Partition
 from manyseed.slurm.profile import Profile, read_profile
+from tests.orchestrator.conftest import command
 
 G, M = 2**30, 2**20
 LAB = """
@@ -142,6 +145,14 @@ def test_usage_is_the_most_of_all_attempts_and_advises_what_would_do(tmp_path: P
     assert "safer" in replace(cpu, memory_asked=620 * M).advice
     assert usage([submission(tmp_path, 3, 0.0, 0)]) == []
     assert [in_words(n) for n in (G, 1.5 * G, 700 * M, 1)] == ["1G", "1.5G", "700M", "1M"]
+
+
+def test_a_damaged_report_is_named(quick: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
+    report = next(sweep.paths.tasks.glob("*/lives/*/progress.json"))
+    report.write_bytes(report.read_bytes()[:40])
+    done = command("status", sweep.directory, "--usage")
+    assert str(report) in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")

@@ -1,4 +1,4 @@
-"""Counts of things, and in words."""
+"""Counts of things, and how numbers are written."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ def some(names: Sequence[str], most: int, noun: str = "") -> str:
     """Return the first `most` names and how many more there are: ``a, b and 2 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more{noun}" if more > 0 else "")
+
+
+def below(alpha_hat: float | None, delta: float | None) -> str:
+    """Write an α̂ below the resolution δ as that: less is not seen; empty elsewhere."""
+    if alpha_hat is None or delta is None or alpha_hat >= delta:
+        return ""
+    return f"< {delta:.2f}" if delta >= 0.01 else f"< {delta:.1g}"
 
 
 def masked(values: Any) -> int:

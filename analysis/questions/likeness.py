@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis import Refused
-from manyseed.analysis.counts import counted, masked
+from manyseed.analysis.counts import below, counted, masked
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.intervals import of_parts, of_share
 
@@ -70,15 +70,21 @@ class AlphaHatBetween:
             None: "Whether A's runs are like B's cannot be told",
         }[self.alike]
         far = sum(level > self.close for level in self.levels)
-        own = "" if self.within is None else f" B's runs among themselves: {self.within:.3f}."
+        low, high = (below(end, self.delta) or f"{end:.3f}" for end in (self.low, self.high))
+        ends = "" if self.high < self.delta else f"{low} to {high}, "
+        at = below(self.alpha_hat, self.delta) or f"= {self.alpha_hat:.3f}"
+        own = ""
+        if self.within is not None:
+            among = below(self.within, self.delta) or f"{self.within:.3f}"
+            own = f" B's runs among themselves: {among}."
         resolved = ""
         if self.delta > self.close:
             resolved = f", so that differences up to about {self.delta:.0%} are not seen"
         sets = "" if self.test_sets == 1 else f" on {self.test_sets:,} test sets"
         return (
-            f"{verdict}: α̂ = {self.alpha_hat:.3f} ({self.low:.3f} to {self.high:.3f}, "
-            f"{100 * self.confidence:g} % for new test points); {far:,} of {self.runs_a:,} runs of "
-            f"A are above {self.close:g} against {counted(self.runs_b, 'run')} of B{sets}.{own} "
+            f"{verdict}: α̂ {at} ({ends}{100 * self.confidence:g} % for new test points); "
+            f"{far:,} of {self.runs_a:,} runs of A are above {self.close:g} "
+            f"against {counted(self.runs_b, 'run')} of B{sets}.{own} "
             f"δ = {self.delta:.3f} at N = {self.n_side:,} test points per side{resolved}."
         )
 

@@ -13,6 +13,7 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from manyseed.analysis.counts import below
 from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import colour, differing
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
@@ -33,7 +34,6 @@ from manyseed.analysis.report.tables import (
 )
 from manyseed.analysis.report.wording import (
     Rows,
-    below,
     conventions,
     repeats_in_words,
     snapshots_in_words,

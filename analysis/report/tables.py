@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import below
 from manyseed.analysis.figures.labels import NOTHING, described
 from manyseed.analysis.questions.points import LISTED, wrong_labels
 from manyseed.analysis.questions.question import Answer
-from manyseed.analysis.report.wording import below
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
 MINUS = "\N{MINUS SIGN}"

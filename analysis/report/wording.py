@@ -31,13 +31,6 @@ REFERENCES = {
 """The reference of α̂ in words."""
 
 
-def below(alpha_hat: float | None, delta: float | None) -> str:
-    """Write an α̂ below the resolution δ as that: less is not seen; empty elsewhere."""
-    if alpha_hat is None or delta is None or alpha_hat >= delta:
-        return ""
-    return f"< {delta:.2f}" if delta >= 0.01 else f"< {delta:.1g}"
-
-
 def repeats_in_words(cells: pl.DataFrame) -> str:
     """Say how many repeats, cells and test sets per cell there are."""
     cells = last(cells)

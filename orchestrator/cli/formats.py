@@ -327,7 +327,7 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         values: list[object] = frame[name].to_list()
         told = [""] * len(values)
         if name.removesuffix("_mean") == "alpha_hat" and "delta" in frame.columns:
-            from manyseed.analysis.report.wording import below
+            from manyseed.analysis.counts import below
 
             told = [below(*both) for both in zip(frame[name], frame["delta"], strict=True)]
         if name in limits:

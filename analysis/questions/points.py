@@ -499,6 +499,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """
     ranked = suspects(labels)
     datasets = ranked["dataset"].unique(maintain_order=True).to_list()
+    short, rows, evidence = [], [], []
     for dataset in datasets:
         own = ranked.filter(dataset=dataset)
         wrong = own.filter(pl.col("wrong_least") >= NEARLY)
@@ -509,16 +510,29 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
             continue
         n = f"{wrong.height:,} of {own.height:,} points of {dataset}"
         n += " is" if wrong.height == 1 else " are"
-        yield Answer(
-            f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled.",
-            details=_listed(wrong.head(limit), "wrong"),
-            rows=wrong.head(limit).to_dicts(),
-            evidence=f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
+        short.append(f"{wrong.height:,} of {dataset}")
+        rows.append(wrong.head(limit))
+        evidence.append(
+            f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
             f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
-            f"other, about {expected:.2g} would be.",
-            cannot_tell="Where classes overlap, such points need no wrong label: look at them.",
-            figures=("points",),
+            f"other, about {expected:.2g} would be."
         )
+    if not short:
+        return
+    headline = f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled."
+    if len(short) > 1:
+        headline = first_ones(
+            short, "Points that are hard, or wrongly labelled, as nearly all runs err: {}.".format
+        )
+    found = pl.concat(rows)
+    yield Answer(
+        headline,
+        details=_listed(found, "wrong"),
+        rows=found.to_dicts(),
+        evidence=" ".join(evidence),
+        cannot_tell="Where classes overlap, such points need no wrong label: look at them.",
+        figures=("points",),
+    )
 
 
 def suspects(labels: pl.DataFrame) -> pl.DataFrame:

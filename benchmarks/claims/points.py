@@ -153,7 +153,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "21 of 1,000 points of D are wrong in nearly every run of every classifier",
         "answers, points",
-        r"wrong in (nearly every run|at least {} of the runs)|need no wrong label",
+        r"wrong in (nearly every run|at least {} of the runs)|as nearly all runs err|"
+        r"need no wrong label",
         0.05,
         "sweeps",
         partial(_labels, 0, alike=False),

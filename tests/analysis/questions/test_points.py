@@ -252,6 +252,20 @@ def test_planted_wrong_labels_come_first(seed):
     assert all(len(line.split()) <= 20 for line in told.headline.splitlines())
 
 
+def test_wrong_labels_of_several_datasets_are_one_answer():
+    (one, at), (other, of) = labelled(0, 20), labelled(1, 20)
+    labels = pl.concat([one, other.with_columns(dataset=pl.lit("e"))])
+    (told,) = points.wrong_labels(labels)
+    wrong = (
+        r"Points that are hard, or wrongly labelled, as nearly all runs err: \d+ of d, \d+ of e\."
+    )
+    assert re.fullmatch(wrong, told.headline.replace("\n", " "))
+    assert all(
+        row["index"] in {"d": at, "e": of}[row["dataset"]] for row in told.rows[:3] + told.rows[-3:]
+    )
+    assert {row["dataset"] for row in told.rows} == {"d", "e"}
+
+
 def test_a_single_classifier_names_no_wrong_label():
     labels, _ = labelled(0, 20, classifiers=1)
     assert list(points.wrong_labels(labels)) == []

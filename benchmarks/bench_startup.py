@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROUNDS = {True: 3, False: 7}
+ROUNDS = {True: 1, False: 7}
 IMPORTS = "import numpy, polars, typer"
 SMALL = """
 name = "small"

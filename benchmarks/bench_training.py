@@ -40,7 +40,7 @@ from manyseed.jobs.run import DatasetRows, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, generators
 
 NAMES = classifiers.names()
-QUICK_FRESH = ("lr-sgd", "xgb", "mlp")
+QUICK_FRESH = ("lr-sgd",)
 IN_TURNS = ("lr-sgd", "xgb")  # the shorter a fit, the more the order matters
 IMAGE = (32, 32, 3)
 ON_IMAGES = tuple(name for name in NAMES if classifiers.CLASSIFIERS[name].images_only)

@@ -86,6 +86,13 @@ class Recipe:
         products = ", products in bfloat16" if self.precision == BF16 else ""
         return f"{self.device} ({self.device_class}{products})"
 
+    @property
+    def machine(self) -> bytes:
+        """What all runs of a machine have in common, whatever they train, as JSON."""
+        return json_text(
+            replace(self, form=None, members=None, precision=None, tuned=None, own=None).to_json()
+        )
+
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
         """Return the fields in which `now` differs: by name, the values here and in `now`."""
         pairs = {name: (getattr(self, name), value) for name, value in now.to_json().items()}

@@ -17,10 +17,14 @@ from manyseed.orchestrator.analyses import look
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.stacks import choices
 from manyseed.orchestrator.progress.watch import summed
+from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.store.arrays import MISSING
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.store.ledger import ledger_damage
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
@@ -233,6 +237,25 @@ class Status(TypedDict):
     next: list[dict[str, str]]  # ``what`` and ``command`` of each next step
 
 
+def _ways(paths: SweepPaths, state: Survey) -> int:
+    """Return in how many ways runs were made: on different machines, or of one group.
+
+    Classifiers differ by themselves in what a recipe says of searches, own code and forms.
+    """
+    count = sum(1 for _ in paths.recipes.glob(f"[0-9]*{RECIPE}"))
+    if count < 2:
+        return count
+    from manyseed.orchestrator.store.shards import recipes_of
+
+    with suppress(ManyseedError, OSError):  # damage that its readers report
+        machines = {one.machine for one in read_recipes(paths.recipes).values()}
+        journals = JournalIndex(state.plan.journals(paths))
+        groups = (find_group(paths.store, spec) for spec in Groups.read(paths).specs)
+        of_groups = [len(recipes_of(one, journals)) for one in groups if one is not None]
+        return max(len(machines), *of_groups)
+    return count
+
+
 def status(paths: SweepPaths) -> Status:
     """Read a sweep's files, and ask its scheduler once.
 
@@ -279,7 +302,7 @@ def status(paths: SweepPaths) -> Status:
     return {
         "directory": str(paths.directory),
         "runs": state.counts,
-        "recipes": sum(1 for _ in paths.recipes.glob(f"[0-9]*{RECIPE}")),
+        "recipes": _ways(paths, state),
         "stacks": [asdict(choice) for choice in choices(paths).values()],
         "duplicates": state.duplicates,
         "groups": state.by_group.drop("group").to_dicts(),

@@ -25,6 +25,7 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
+from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions import submitting
 from manyseed.slurm.local import LocalJob
@@ -257,6 +258,16 @@ def test_changed_code_is_refused_for_new_cells_of_a_version_whose_cells_are_comp
     Sweep.plan(project, sweep.directory, other_recipe=True)
     with pytest.raises(UserError, match=r"SIZE = 3\.0"):
         sweep.submit(workers=2)
+
+
+def test_own_code_beside_a_built_in_classifier_is_no_second_way(
+    project: Path, tmp_path: Path
+) -> None:
+    text = SWEEP.replace('["noisy", "tree"]', '["noisy", "lr-sgd"]').replace("= 20", "= 2")
+    sweep = train(write(project, text), tmp_path / "sweep")
+    assert len(read_recipes(sweep.paths.recipes)) == 2
+    assert sweep.status()["recipes"] == 1
+    assert "recipes" not in inside("status", sweep.directory)[1]
 
 
 def test_changed_code_is_refused_by_python_before_the_plan_grows(

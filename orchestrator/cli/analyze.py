@@ -26,16 +26,18 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
+    bar,
     console,
     counted,
     errors,
+    one_core,
     print_json,
     print_table,
+    resumable,
     say,
     say_next,
     say_notes,
 )
-from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,

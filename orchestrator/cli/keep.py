@@ -22,15 +22,16 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
+    bar,
     console,
     counted,
     print_json,
     say,
     say_next,
     say_training,
+    shards_done,
     size,
 )
-from manyseed.orchestrator.cli.progress import bar, shards_done
 from manyseed.orchestrator.cli.status import print_values
 from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 

@@ -29,6 +29,7 @@ from manyseed.orchestrator.cli.output import (
     counted,
     dry_plan,
     duration,
+    one_core,
     print_frame,
     print_json,
     print_table,
@@ -37,13 +38,12 @@ from manyseed.orchestrator.cli.output import (
     say_notes,
     size,
 )
-from manyseed.orchestrator.cli.progress import one_core
 from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.budget import BudgetedDesign, Limit
     from manyseed.orchestrator.plans.change import Change
+    from manyseed.orchestrator.plans.cost import BudgetedDesign, Limit
     from manyseed.orchestrator.submissions.forecast import Placement
     from manyseed.slurm.profile import Profile
 
@@ -122,10 +122,9 @@ def plan(
     from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import name_of
-    from manyseed.orchestrator.plans.budget import read
     from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.code import prepare_read
-    from manyseed.orchestrator.plans.cost import beyond
+    from manyseed.orchestrator.plans.cost import beyond, read_budget
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.plans.stacks import choices
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
@@ -153,7 +152,7 @@ def plan(
     profile = None if cluster is None else _profile(cluster)
     settings = [*(settings or [])]
     directory = out or Path(name_of(sweep_file, settings))
-    limits = () if budget is None else read(budget)
+    limits = () if budget is None else read_budget(budget)
     fitted = _fitted(limits, sweep_file, directory, settings) if limits else None
     settings += () if fitted is None else fitted.settings
     require = None if other_recipe else require_code
@@ -231,7 +230,7 @@ def _fitted(
     """Return the largest design within a budget; weights that are absent do not matter for it."""
     from manyseed.jobs.classifiers.features import counting
     from manyseed.orchestrator.grids.loading import read_sweep_file
-    from manyseed.orchestrator.plans.budget import fit
+    from manyseed.orchestrator.plans.cost import fit_budget
     from manyseed.orchestrator.plans.planning import plan_change
 
     def price(further: Sequence[str]) -> dict[str, Any]:
@@ -240,7 +239,7 @@ def _fitted(
     with ExitStack() as stack:
         if not SweepPaths(directory).is_sweep:
             stack.enter_context(counting())
-        return fit(limits, read_sweep_file(sweep_file, settings), price)
+        return fit_budget(limits, read_sweep_file(sweep_file, settings), price)
 
 
 def _profile(name: str) -> Profile:

@@ -29,14 +29,15 @@ from manyseed.orchestrator.cli.output import (
     duration,
     print_json,
     print_table,
+    resumable,
     say,
     say_next,
     say_notes,
     say_steps,
     say_training,
+    show,
     size,
 )
-from manyseed.orchestrator.cli.progress import resumable, show
 from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unreadable
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 

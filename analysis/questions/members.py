@@ -19,7 +19,7 @@ from manyseed.analysis.metrics.calibration import calibrated, plain, splits_of
 from manyseed.analysis.metrics.formulas import labels
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.schema import records
 from manyseed.analysis.uncertainty import orders, prefixes
 
 Real = NDArray[np.float64]
@@ -34,17 +34,9 @@ MEASURES = (
     *("c_brier", "c_ece", "c_tace", "c_aurc"),
 )
 SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    **EPOCH,
-    "repeat_index": pl.UInt16,
-    "run_index": pl.UInt16,
-    "draw": pl.UInt32,
-    "members": pl.UInt32,
-    "pool": pl.UInt32,
-    "n_test": pl.UInt32,
+    **records()["uncertainty"].types,
     **dict.fromkeys(MEASURES, pl.Float64),
 }
-ORDER = (*REPEAT_KEY, "run_index", "draw", "members")
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:

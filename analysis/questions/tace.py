@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +15,7 @@ from manyseed.analysis.graph.predictions import Predictions, Sources
 from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.members import MemberPool, scored
-from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.schema import records
 from manyseed.analysis.uncertainty import calibrate, calibration_errors, prefixes
 
 Real = NDArray[np.float64]
@@ -26,18 +24,7 @@ THRESHOLDS = (0.0, 1e-3, 1e-2)
 BINS = (5, 10, 15, 20, 30, 50, 100)
 FORMS = ("tace", "c_tace")
 
-SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    **EPOCH,
-    "repeat_index": pl.UInt16,
-    "members": pl.UInt32,
-    "threshold": pl.Float64,
-    "bins": pl.UInt32,
-    "n_runs": pl.UInt32,
-    "n_test": pl.UInt32,
-    **{f"{form}{ending}": pl.Float64 for form in FORMS for ending in ("", "_std")},
-}
-ORDER = (*REPEAT_KEY, "members", "threshold", "bins")
+SCHEMA = records()["tace"].types
 
 
 def grid(options: Options) -> tuple[tuple[float, ...], tuple[int, ...]]:

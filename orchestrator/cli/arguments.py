@@ -353,9 +353,9 @@ _MOST_VALUES = 100
 
 def tables(incomplete: str) -> list[str]:
     """Complete the name of a table."""
-    from manyseed.orchestrator.computing.tables import ALL_TABLES
+    from manyseed.analysis.tables.schema import table_names
 
-    return _beginning(ALL_TABLES, incomplete)
+    return _beginning(table_names(), incomplete)
 
 
 def kinds(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -162,10 +162,10 @@ vars(query)["cls"] = QueryCommand
 
 def _require_no_table(directories: list[Path]) -> None:
     """Refuse the name of a table given as a directory."""
-    from manyseed.orchestrator.computing.tables import ALL_TABLES
+    from manyseed.analysis.tables.schema import table_names
 
     for directory in directories[1:]:
-        if str(directory) in ALL_TABLES and not directory.exists():
+        if str(directory) in table_names() and not directory.exists():
             raise UserError(
                 "there is no such directory",
                 file=directory,

@@ -17,8 +17,8 @@ from polars import selectors as cs
 
 from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.analysis.options import SNAPSHOTS, Options
-from manyseed.analysis.tables.rows import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables
-from manyseed.analysis.tables.schema import cells, ordered
+from manyseed.analysis.tables.rows import EPOCH, REPEAT, REPEAT_KEY, Tables
+from manyseed.analysis.tables.schema import cells, ordered, records
 from manyseed.analysis.version import code_version
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.ensembling.methods import MEMBER_ARRAYS, SIZE_ARRAYS, sizes
@@ -139,7 +139,7 @@ class Held:
                 again = f"remove it, then: {command('analyze', self.paths.directory)}"
                 held = read_parquet(file, wanted, list(wanted), again)
                 parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
-            frames[name] = ordered(pl.concat(parts), ORDER[name])
+            frames[name] = ordered(pl.concat(parts), records()[name].key)
         runs, pairs, repeats = frames.values()
         return Tables(runs, pairs, repeats, cells(repeats))
 

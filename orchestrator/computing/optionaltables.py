@@ -21,7 +21,7 @@ from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves, run_curves, scores
 from manyseed.analysis.tables.rows import CELL_KEY, IS_METHOD, REPEAT, RUN
-from manyseed.analysis.tables.schema import together
+from manyseed.analysis.tables.schema import records, together
 from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.computing.inputs import KEY, Published, parted, still_held
 from manyseed.orchestrator.computing.tables import (
@@ -102,7 +102,7 @@ def responses(
     conditions = Conditions.read(paths)  # only here is the sweep file needed
     cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
     known = cells.join(pl.concat(of_runs), on="cell", how="inner", maintain_order="left")
-    known = known.sort(*_RUN, "transform", "layer", maintain_order=True)
+    known = known.sort(records()[RESPONSES].key, maintain_order=True)
     known = known.with_columns(excluded=excluded(conditions.least_train_accuracy))
     given = conditions.given
     hparams = [
@@ -229,9 +229,7 @@ def measured(
             kept[POINTS].append(current)
     computed = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
     return {
-        name: together(
-            [*kept[name], *islice(computed, len(tasks[name]))], table.SCHEMA, table.ORDER
-        )
+        name: together(name, [*kept[name], *islice(computed, len(tasks[name]))], table.SCHEMA)
         for name, table in makers.items()
     }
 

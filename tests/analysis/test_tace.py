@@ -25,7 +25,7 @@ OPTIONS = Options(calibration=True, resamples=2, tace_threshold=0.05, tace_bins=
 
 def measured(given, options=OPTIONS):
     found = compute_all(tace.build(given, options), scheduler="synchronous")
-    return together(found, tace.SCHEMA, tace.ORDER)
+    return together("tace", found, tace.SCHEMA)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False):

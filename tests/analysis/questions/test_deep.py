@@ -23,7 +23,7 @@ OPTIONS = Options(calibration=True, deep_draws=3, resamples=2)
 
 def measured(given, options=OPTIONS):
     found = compute_all(members.build(given, options), scheduler="synchronous")
-    return together(found, members.SCHEMA, members.ORDER)
+    return together("uncertainty", found, members.SCHEMA)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False, noise=1.5):

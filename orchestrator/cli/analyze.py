@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
+from manyseed.jobs.response import OPTIONS as ASKED
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -461,19 +462,21 @@ def respond(
     transforms: str | None = typer.Option(
         None,
         metavar="NAME,…",
-        help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
+        help=ASKED["transforms"].about.replace('"', ""),
         show_default="those of the sweep file's [response], else intra,inter",
     ),
     layers: str | None = typer.Option(
         None,
         metavar="N,…",
-        help="Layers on whose output intra and inter act, 0 and 1.",
+        help=ASKED["layers"].about,
         show_default="0,1",
     ),
     rows: int | None = typer.Option(
-        None, min=2, help="Training rows per sample.", show_default="23040"
+        None, min=2, help=ASKED["rows"].about, show_default=str(ASKED["rows"].default)
     ),
-    draws: int | None = typer.Option(None, min=1, help="Samples to draw.", show_default="1"),
+    draws: int | None = typer.Option(
+        None, min=1, help=ASKED["draws"].about, show_default=str(ASKED["draws"].default)
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -35,8 +35,16 @@ def test_every_line_that_changes_is_there_once() -> None:
     for kind, name, text in BLOCK.findall(PAGE.read_text()):
         if kind == "diff":
             texts[name] = changed(texts.get(name) or (ROOT / name).read_text(), text)
-    assert len(texts) > 4
+    assert len(texts) > 2
     assert max(map(len, texts["jobs/datasets/sources.py"].splitlines())) <= 100
+
+
+@pytest.mark.parametrize("what", ["metric", "classifier", "figure", "question"])
+def test_a_file_and_its_test_are_all(what: str) -> None:
+    section = PAGE.read_text().split(f"\n## A {what}\n", 1)[1].split("\n## ", 1)[0]
+    files = [(kind, name) for kind, name, _ in BLOCK.findall(section)]
+    assert [kind for kind, _ in files] == ["python", "python"]
+    assert [name.startswith("tests/") for _, name in files] == [False, True]
 
 
 @pytest.fixture

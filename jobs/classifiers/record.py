@@ -122,6 +122,8 @@ class Classifier:
         Modules of libraries that a fit imports. A task imports them once for all its processes.
     version : int
         Part of the identity; raised when the meaning of a fit changes.
+    about : str
+        What it is, in a sentence; the docs tell it where their page does not describe it.
     """
 
     name: str
@@ -143,6 +145,7 @@ class Classifier:
     packages: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     version: int = 1
+    about: str = ""
 
     @property
     def _hparams(self) -> Option:

@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     OwnMetrics,
     names,
     option,
+    optional,
     require_outside,
     switch,
     takes,
@@ -144,16 +145,13 @@ def _convention(name: str, declared: Convention) -> inspect.Parameter:
 )
 def analyze(
     directory: Directory,
-    metrics: str | None = typer.Option(
-        None, help="Metrics to compute, separated by commas.", show_default="all"
-    ),
+    metrics: str | None = optional("", "Metrics to compute, separated by commas.", shown="all"),
     metric: OwnMetrics = None,
-    cluster: str | None = typer.Option(
-        None,
-        metavar="NAME",
-        help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
+    cluster: str | None = optional(
+        "NAME",
+        "Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
         "With --dask slurm, the cluster whose jobs compute for this command.",
-        show_default="here; auto with --dask slurm",
+        shown="here; auto with --dask slurm",
     ),
     wait: bool = switch("--wait", "With --cluster: follow the job until it ends."),
     as_json: Json = False,
@@ -459,23 +457,15 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
 @takes("respond", "name", "where", "workers")
 def respond(
     directory: Directory,
-    transforms: str | None = typer.Option(
-        None,
-        metavar="NAME,…",
-        help=ASKED["transforms"].about.replace('"', ""),
-        show_default="those of the sweep file's [response], else intra,inter",
+    transforms: str | None = optional(
+        "NAME,…",
+        ASKED["transforms"].about.replace('"', ""),
+        shown="those of the sweep file's [response], else intra,inter",
     ),
-    layers: str | None = typer.Option(
-        None,
-        metavar="N,…",
-        help=ASKED["layers"].about,
-        show_default="0,1",
-    ),
-    rows: int | None = typer.Option(
-        None, min=2, help=ASKED["rows"].about, show_default=str(ASKED["rows"].default)
-    ),
-    draws: int | None = typer.Option(
-        None, min=1, help=ASKED["draws"].about, show_default=str(ASKED["draws"].default)
+    layers: str | None = optional("N,…", ASKED["layers"].about, shown="0,1"),
+    rows: int | None = optional("", ASKED["rows"].about, shown=str(ASKED["rows"].default), min=2),
+    draws: int | None = optional(
+        "", ASKED["draws"].about, shown=str(ASKED["draws"].default), min=1
     ),
     as_json: Json = False,
     **options: Any,

@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     only_with,
+    optional,
     switch,
     takes,
     written_to,
@@ -61,18 +62,13 @@ def plan(
     out: Out = None,
     settings: Settings = None,
     dry_run: bool = switch("--dry-run", "Show the plan; write nothing.", "-n"),
-    walltime: str | None = typer.Option(
-        None,
-        metavar="TIME",
-        help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
-        show_default=False,
+    walltime: str | None = optional(
+        "TIME", "Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12."
     ),
-    budget: str | None = typer.Option(
-        None,
-        metavar="LIMIT,…",
-        help="Plan the largest design that costs no more in all: 500gpuh, 1000coreh, 200GB, "
+    budget: str | None = optional(
+        "LIMIT,…",
+        "Plan the largest design that costs no more in all: 500gpuh, 1000coreh, 200GB, "
         "10000files. Runs are cut first, then repeats.",
-        show_default=False,
     ),
     fetching: bool = switch(
         "--fetch", "Only fetch and prepare the data, once, on a machine that can reach it."
@@ -80,19 +76,17 @@ def plan(
     searching: bool = switch(
         "--tune", 'Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.'
     ),
-    dropping: str | None = typer.Option(
-        None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
+    dropping: str | None = optional(
+        "SQL", "Of a sweep DIR: remove these cells for good.", "--drop"
     ),
     yes: bool = switch("--yes", "With --drop: do not ask.", "-y"),
-    cluster: str | None = typer.Option(
-        None,
-        metavar="NAME",
-        help="Say what it takes on this cluster, a profile's name or file: tasks, memory, hours. "
+    cluster: str | None = optional(
+        "NAME",
+        "Say what it takes on this cluster, a profile's name or file: tasks, memory, hours. "
         "With --tune: local, to search here even on a login node.",
-        show_default=False,
     ),
-    workers: int | None = typer.Option(
-        None, min=1, help="With --tune: number of processes.", show_default="the available cores"
+    workers: int | None = optional(
+        "", "With --tune: number of processes.", shown="the available cores", min=1
     ),
     as_json: Json = False,
     **options: Any,
@@ -478,19 +472,14 @@ def init(
         "Your own code: module:name, a Python file or a script; or a classifier. "
         "By default, several classifiers.",
     ),
-    target: str | None = typer.Option(
-        None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
-    ),
+    target: str | None = optional("COLUMN", "The classes.", shown="the likeliest"),
     out: Path | None = written_to(
         "Where to write it; the sweep takes its name.",
         "--out",
         shown="sweep.toml, named after the data",
     ),
-    named: str | None = typer.Option(
-        None,
-        "--example",
-        metavar="NAME",
-        help="Instead, write an example sweep file or cluster profile.",
+    named: str | None = optional(
+        "NAME", "Instead, write an example sweep file or cluster profile.", "--example"
     ),
     known: bool = switch("--datasets", "Instead, list the datasets known by name."),
     as_json: Json = False,

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from manyseed.orchestrator.cli import arguments, formats
 from manyseed.orchestrator.cli.arguments import (
     Bold,
@@ -19,6 +17,7 @@ from manyseed.orchestrator.cli.arguments import (
     Label,
     alone,
     argument,
+    optional,
     require_outside,
     switch,
     takes,
@@ -75,14 +74,12 @@ def query(
     directories: list[Path] = argument(
         "DIR", "The sweep directory; with several, the column sweep names each row's.", ...
     ),
-    limit: int | None = typer.Option(
-        None, min=1, help="Rows to show.", show_default="40 in a table, or all"
-    ),
-    form: str | None = typer.Option(
-        None,
+    limit: int | None = optional("", "Rows to show.", shown="40 in a table, or all", min=1),
+    form: str | None = optional(
+        "",
+        "table, csv, json, markdown, latex (booktabs) or parquet.",
         "--format",
         "-f",
-        help="table, csv, json, markdown, latex (booktabs) or parquet.",
         autocompletion=arguments.formats,
     ),
     output: Path | None = written_to(

@@ -356,6 +356,3 @@ def kill(pids: Iterable[int]) -> None:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-
-__all__ = ["NAME", "MissingPackages", "Settings", "TestCluster"]

@@ -53,7 +53,7 @@ class TableRecord:
     """
 
     key: tuple[str, ...] = ()
-    types: Mapping[str, type[pl.DataType]] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, Meaning] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     where_kept: tuple[str, ...] = ()
@@ -269,9 +269,13 @@ def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return frame if (rising | tied).all() else frame.sort(key)
 
 
-def together(name: str, parts: Sequence[pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Concatenate parts of a table with one schema, in any order and possibly none; sort by key."""
-    return pl.concat([pl.DataFrame(schema=dict(schema)), *parts]).sort(records()[name].key)
+def together(name: str, parts: Sequence[pl.DataFrame], but: Sequence[str] = ()) -> pl.DataFrame:
+    """Concatenate parts of a table, in any order and possibly none; sort by its key.
+
+    `but`: columns that they do not have yet.
+    """
+    types = {column: kind for column, kind in records()[name].types.items() if column not in but}
+    return pl.concat([pl.DataFrame(schema=types), *parts]).sort(records()[name].key)
 
 
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:

@@ -27,7 +27,7 @@ KEY = ["cell", "epoch", "repeat_index"]
 
 def counted(of, options=OPTIONS):
     found = compute_all(margins.build(of, options), scheduler="synchronous")
-    return together("margins", found, margins.SCHEMA)
+    return together("margins", found)
 
 
 def slow(values):

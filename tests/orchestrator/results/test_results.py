@@ -24,9 +24,8 @@ from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import CALIBRATION, DEFAULT_METRICS, Options
 from manyseed.analysis.tables.schema import repeat_columns
-from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.asking.query import query
-from manyseed.orchestrator.computing import analysis
+from manyseed.orchestrator.computing import analysis, workers
 from manyseed.orchestrator.computing.conventions import conventions
 from manyseed.orchestrator.computing.tables import read_analysis
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError, UserError
@@ -336,7 +335,7 @@ def test_who_computes_must_exist_and_answer(
 ) -> None:
     with pytest.raises(UserError, match='did you mean "threads"'):
         analysed.analyze(dask="thread")
-    monkeypatch.setattr(execution, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.2)
     with pytest.raises(UnavailableError, match="no dask scheduler answers at tcp"):
         analysed.analyze(dask="tcp://127.0.0.1:9")
 

@@ -41,15 +41,15 @@ Meaning = tuple[str, str]  # a unit, or an empty string, and a sentence
 class TableRecord:
     """One result table, or (everywhere, added, grouped) columns that several have.
 
-    `key`: columns that rows are sorted by. `types`: of the columns that are no metric's, in order,
-    if one question makes them all. `columns`: unit and meaning of columns that are no metric's
-    (`schema.describe`). `shown`: columns that a query shows
-    by default, beside those that describe a cell. `where_kept`: further ones that it shows if they
-    have values: the sweep file must ask for them. `beside`: columns in which rows of a cell differ,
-    beside seeds. `how`: how to get the table, with DIR for the sweep; empty if `analyze` always
-    writes it. `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they
-    can. `of_copies`: whether copies of runs have rows. `of_all_repeats`: whether metrics that
-    compare runs count in all repeats, not only in those that vary.
+    `key`: columns that name a row, and that rows are sorted by. `types`: of the columns that are no
+    metric's, in order, if one question makes them all. `columns`: unit and meaning of columns that
+    are no metric's (`schema.describe`). `shown`: columns that a query shows by default, beside
+    those that describe a cell. `where_kept`: further ones that it shows if they have values: the
+    sweep file must ask for them. `beside`: columns in which rows of a cell differ, beside seeds.
+    `how`: how to get the table, with DIR for the sweep; empty if `analyze` always writes it.
+    `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they can.
+    `of_copies`: whether copies of runs have rows. `of_all_repeats`: whether metrics that compare
+    runs count in all repeats, not only in those that vary.
     """
 
     key: tuple[str, ...] = ()

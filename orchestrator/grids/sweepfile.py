@@ -121,7 +121,6 @@ def _patterns(value: Any) -> Any:
 
 Text = Annotated[str, _By(Option())]
 Flag = Annotated[bool, _By(Option(kind=bool))]
-Whole = Annotated[int, _By(Option(kind=int))]
 Models = Annotated[
     StrictBool | Annotated[StrictStr, Field(min_length=1)], BeforeValidator(_flag_or_condition)
 ]

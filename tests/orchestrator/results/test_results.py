@@ -23,7 +23,7 @@ from manyseed.analysis.graph.chunks import GroupAnalysis
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import CALIBRATION, DEFAULT_METRICS, Options
-from manyseed.analysis.tables.schema import repeat_columns
+from manyseed.analysis.tables.schema import records, repeat_columns
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.computing import analysis, workers
 from manyseed.orchestrator.computing.conventions import conventions
@@ -45,6 +45,14 @@ def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     sweep = Sweep(directory)
     sweep.analyze(Options(resamples=20))
     return sweep
+
+
+def test_a_table_s_key_names_its_rows_and_orders_them(analysed: Sweep) -> None:
+    keyed = {name: key for name in analysed.results if (key := records()[name].key)}
+    assert {"runs", "pairs", "repeats", "cells", "sources", "ranking", "points"} <= keyed.keys()
+    for name, key in keyed.items():
+        found = analysed.results[name].select(key)
+        assert found.equals(found.unique().sort(key)), name
 
 
 def test_accuracy_in_the_table_is_that_of_the_stored_labels(analysed: Sweep) -> None:

@@ -29,18 +29,6 @@ from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 from manyseed.jobs.run import raw
 
-__all__ = [
-    "Categorical",
-    "Continuous",
-    "Hparam",
-    "Ordinal",
-    "Value",
-    "canonical",
-    "perturb",
-    "unmoved",
-]
-
-
 _AXIS = "perturb_hparams"
 
 _FORMS = {

@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -302,12 +302,10 @@ class GroupRoom:
         """Files and folders once everything is published."""
         return count_files(self.spec, self.length, self.repeats)
 
-    def kept(self, **keep: str) -> GroupRoom:
+    def kept(self, **keep: Any) -> GroupRoom:
         """Return the same runs, stored with other values of these fields of `GroupSpec`."""
-        named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
-        for name in ("shard_length", "chunk_length", "split_length"):
-            del named[name]
-        spec = planned_group(**named | keep, repeats=self.repeats, runs=self.runs)
+        changed = replace(self.spec, **keep)
+        spec = planned_group(changed, repeats=self.repeats, runs=self.runs)
         return GroupRoom(spec, self.runs, self.repeats, self.models)
 
 

@@ -22,7 +22,7 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
-from manyseed.analysis.report.citations import QUANTITIES, STUDIES
+from manyseed.analysis.report.citations import STUDIES
 from manyseed.analysis.report.tables import (
     PageTable,
     filled,
@@ -58,7 +58,7 @@ def citations(tables: Tables, options: Options, *, uncertainty: bool, responses:
         (uncertainty, "ashukha2020"),
         (responses, "schiff2021"),
     )
-    return [f"{STUDIES[key].text} ({QUANTITIES[key]})." for wanted, key in named if wanted]
+    return [f"{STUDIES[key].text} ({STUDIES[key].cited_for})." for wanted, key in named if wanted]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,15 @@ SHOWN = ("figures", "report")  # show numbers, compute none
 def code_version(options: Options) -> str:
     """Return a digest of the code behind the metrics and the probe of an analysis.
 
-    It covers the source of this package's modules (except figures and report), the modules that
-    define users' own metrics, and the versions of the packages that compute.
+    It covers this package's modules and records of tables (except figures and report), the modules
+    that define users' own metrics, and the versions of the packages that compute.
     """
     from manyseed.analysis.metrics.registry import asked
 
     asked(options)  # imports users' modules
     here = Path(__file__).parent
-    files = sorted(f for f in here.rglob("*.py") if f.relative_to(here).parts[0] not in SHOWN)
+    every = (*here.rglob("*.py"), *here.rglob("*.toml"))
+    files = sorted(f for f in every if f.relative_to(here).parts[0] not in SHOWN)
     names = (*options.metrics, options.probe or "")
     for name in sorted({function.partition(":")[0] for function in names if ":" in function}):
         source = sys.modules[name].__file__

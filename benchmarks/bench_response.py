@@ -30,9 +30,8 @@ import numpy as np
 from manyseed.analysis import response
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
-from manyseed.jobs.response import ResponseDesign
+from manyseed.jobs.response import OPTIONS, ResponseDesign
 from manyseed.jobs.response.measure import RIGHT, SHIFTED_RIGHT, SHIFTED_TOTAL, TOTAL
-from manyseed.jobs.response.resolution import ROWS as ROWS_OF_A_SAMPLE
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
@@ -148,7 +147,7 @@ def measuring(quick: bool) -> dict[str, Any]:
     Percentages are medians over networks, each from the fastest of `turns` fits.
     """
     trainer = Trainer()
-    rows = tomllib.loads(EXAMPLE.read_text())["response"].get("rows", ROWS_OF_A_SAMPLE)
+    rows = tomllib.loads(EXAMPLE.read_text())["response"].get("rows", OPTIONS["rows"].default)
     handlings = {
         "fit_s": Handling(),
         "with_all_rows_s": Handling(response=ResponseDesign(QUESTIONS)),

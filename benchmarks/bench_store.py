@@ -39,7 +39,13 @@ from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
 from manyseed.orchestrator.store.lazy import open_runs
 from manyseed.orchestrator.store.metadata import Flags, GroupRows, create_group
 from manyseed.orchestrator.store.reader import read_array, read_rows
-from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
+from manyseed.orchestrator.store.schema import (
+    UNSIZED,
+    GroupSpec,
+    count_files,
+    planned_group,
+    stored_bytes,
+)
 from manyseed.orchestrator.store.shards import publish
 
 CELL_RUNS, REPEATS = 20, 10
@@ -56,14 +62,19 @@ Targets: publish under 0.1 ms per run; 10 000 runs under 200 files and folders; 
 
 
 def spec_of(points: int, n_classes: int = 2, repeats: int = REPEATS) -> GroupSpec:
-    return planned_group(
+    made = GroupSpec(
         number=0,
         dataset="bench",
         classifier="mlp",
         samples=points,
         class_names=tuple(map(str, range(n_classes))),
-        repeats=repeats,
+        epochs=(0,),
+        scores="margin",
+        dtype="float32",
+        probability="softmax",
+        **UNSIZED,
     )
+    return planned_group(made, repeats=repeats)
 
 
 def rows_of(n_runs: int) -> GroupRows:

@@ -58,8 +58,15 @@ MORE = {
 
 
 def setup(app: Any) -> None:
-    """Give the README the list of pages, and what lies between its sections."""
+    """Give the README the list of pages, and pages what was added since they were written."""
     app.connect("source-read", _add_contents)
+    app.connect("source-read", _add_further)
+
+
+def _add_further(_: Any, name: str, source: list[str]) -> None:
+    from manyseed.orchestrator.cli.guide import completed
+
+    source[0] = completed(name.removeprefix("docs/"), source[0])
 
 
 def _add_contents(_: Any, name: str, source: list[str]) -> None:

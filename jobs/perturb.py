@@ -423,20 +423,6 @@ TABLES: Mapping[Axis, Mapping[str, type[Scheme]]] = {
     "labels": LABELS,
 }
 
-__all__ = [
-    "Axis",
-    "Neighbours",
-    "canonical",
-    "find_neighbours",
-    "is_renamed",
-    "names",
-    "perturb_categorical",
-    "perturb_continuous",
-    "perturb_labels",
-    "shown",
-    "uses_neighbours",
-]
-
 
 def names(axis: Axis) -> tuple[str, ...]:
     """Return the names of an axis's schemes in sweep files, without their numbers."""

@@ -15,7 +15,7 @@ from manyseed.jobs.datasets import load
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import generators
-from manyseed.jobs.training.handling import Device, Handling, faults_of
+from manyseed.jobs.training.handling import Device, FitInput, Handling, faults_of
 from manyseed.jobs.training.network import Network
 
 LARGEST = (8, 32)  # about so many runs are tried at once
@@ -70,7 +70,7 @@ def seconds_a_run(
         started = clock()
         with faults_of(device):
             if several == 1:
-                network(settings, *runs[0], handling)
+                network(FitInput(settings, *runs[0], handling))
             else:
                 network.train_stack(settings, runs, handling)
         return (clock() - started) / several

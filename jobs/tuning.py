@@ -21,8 +21,8 @@ import numpy as np
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.datasets.split import held_out, n_points
+from manyseed.jobs.hparams import SPACE_VERSION, draw
 from manyseed.jobs.hparams.kinds import Value
-from manyseed.jobs.hparams.perturb import SPACE_VERSION, draw
 from manyseed.jobs.run import (
     IDENTITY_VERSION,
     SEARCHED,

@@ -231,7 +231,7 @@ def command(*words: object) -> str:
 
 
 def unknown_key(
-    facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
+    facts: Facts, *, file: str | Path | None, key: str | None = None, remedy: str | None = None
 ) -> UserError:
     """Return the UserError for an unknown option, with the nearest valid one; see `refused`."""
     near = nearest(facts.option.rpartition(".")[2], map(str, facts.allowed))

@@ -20,9 +20,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs import parameters
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, UnknownOption, require_known
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response import DBI, ResponseDesign
+from manyseed.jobs.response import DBI, OPTIONS, ResponseDesign
 from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
@@ -37,6 +37,7 @@ from manyseed.orchestrator.errors import (
     command,
     refused,
     toml_value,
+    unknown_key,
 )
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -316,6 +317,10 @@ def respond(
 
 
 def _options(paths: SweepPaths, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        require_known(OPTIONS, options)
+    except UnknownOption as error:
+        raise unknown_key(error, file=None) from None
     file = read_sweep_file(paths.sweep_file)
     known = {} if file.response is None else dict(file.response.options())
     merged = {"transforms": [*DEFAULT], **known, **options}

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable, available
 
-__all__ = ["ClusterError", "ClusterUnavailable", "available"]
-
 
 class Refused(ValueError):
     """A profile or parameter has an invalid value.

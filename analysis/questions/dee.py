@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.metrics.metric import BETTER
 from manyseed.analysis.tables.rows import IS_CROSSED, IS_METHOD, REPEAT, mean_of, std_of
+from manyseed.analysis.tables.schema import records
 from manyseed.analysis.uncertainty import (
     COMPARABLE,
     Spread,
@@ -26,24 +27,7 @@ Real = NDArray[np.float64]
 
 METRICS = ("cll", "c_brier", "c_aurc", "error")  # PIT, figures 3 and 7–9
 SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
-SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    "deep_cell": pl.UInt32,
-    "axis": pl.String,
-    "deep_value": pl.String,
-    "repeat_index": pl.UInt16,
-    "metric": pl.String,
-    "members": pl.UInt32,
-    "value": pl.Float64,
-    "value_std": pl.Float64,
-    "n_runs": pl.UInt32,
-    "dee": pl.Float64,
-    "dee_lower": pl.Float64,
-    "dee_upper": pl.Float64,
-    "beyond": pl.UInt32,
-    "pool": pl.UInt32,
-    "draws": pl.UInt32,
-}
+SCHEMA = records()["dee"].types
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +164,7 @@ def compared(
                     rows += [(*key, *row) for row in _rows(compared, curve, metric, kind)]
     frame = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
     frame = frame.with_columns(pl.col("value_std").fill_nan(None))
-    return frame.sort("deep_cell", "axis", "cell", "repeat_index", "metric", "members")
+    return frame.sort(records()["dee"].key)
 
 
 def _neighbours(cells: pl.DataFrame) -> Iterator[tuple[int, int, str]]:

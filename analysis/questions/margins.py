@@ -24,7 +24,8 @@ from manyseed.analysis.graph.chunks import PART_RUNS, Member, blocks
 from manyseed.analysis.graph.predictions import Predictions, Rows, Sources, read, readers
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.rows import REPEAT_KEY
+from manyseed.analysis.tables.schema import records
 
 SCALE = 4.0
 PER_UNIT = 6  # bins per unit of asinh(SCALE · margin)
@@ -39,29 +40,7 @@ points in the bins above it are predicted as positive."""
 N_FINITE = EDGES.size + 1
 APART = ("nan", "-inf", "inf")  # values outside all bins, counted after them in this order
 
-SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    **EPOCH,
-    "repeat_index": pl.UInt16,
-    "bin": pl.UInt16,
-    "values": pl.String,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "n_runs": pl.UInt32,
-    "n_test": pl.UInt32,
-    "points": pl.UInt64,
-    "share": pl.Float64,
-    "share_min": pl.Float64,
-    "share_max": pl.Float64,
-    "ensemble": pl.Float64,
-    "nearest_run": pl.UInt16,
-    "nearest": pl.Float64,
-    "nearest_loo": pl.Float64,
-    "furthest_run": pl.UInt16,
-    "furthest": pl.Float64,
-    "furthest_loo": pl.Float64,
-}
-ORDER = (*REPEAT_KEY, "bin")
+SCHEMA = records()["margins"].types
 
 FEWEST = 3  # runs of a repeat needed for a nearest and a furthest one
 

@@ -1,11 +1,15 @@
-"""Deep ensembles of a repeat's runs: averaged probabilities, measured by ensemble size."""
+"""Deep ensembles of a repeat's runs: averaged probabilities, measured by ensemble size.
+
+TACE is also measured by threshold and number of bins: do all choices order models alike (PIT,
+fig. 2)?
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,36 +23,17 @@ from manyseed.analysis.metrics.calibration import calibrated, plain, splits_of
 from manyseed.analysis.metrics.formulas import labels
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
-from manyseed.analysis.uncertainty import orders, prefixes
+from manyseed.analysis.tables.schema import records
+from manyseed.analysis.uncertainty import calibrate, calibration_errors, orders, prefixes
 
 Real = NDArray[np.float64]
 
 POOL_BYTES = 256_000_000  # largest pool held in memory; runs of larger ones are read when needed
 TASK_VALUES = 200_000_000  # about how many probabilities one task averages
 
-MEASURES = (
-    *("log_likelihood", "brier", "brier_per_class", "error", "ece", "tace", "aurc"),
-    *("misclassification_auroc", "misclassification_auroc_entropy"),
-    *("cll", "cll_split_sd", "temperature", "temperature_sd", "temperature_bounded"),
-    *("c_brier", "c_ece", "c_tace", "c_aurc"),
-)
-SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    **EPOCH,
-    "repeat_index": pl.UInt16,
-    "run_index": pl.UInt16,
-    "draw": pl.UInt32,
-    "members": pl.UInt32,
-    "pool": pl.UInt32,
-    "n_test": pl.UInt32,
-    **dict.fromkeys(MEASURES, pl.Float64),
-}
-ORDER = (*REPEAT_KEY, "run_index", "draw", "members")
-
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
-    """Return lazy frames of `SCHEMA`; none if calibrated metrics are not computed.
+    """Return lazy frames of the table uncertainty; none if calibrated metrics are not computed.
 
     Each repeat with two or more runs, copies left out, has a row per draw and size at the last
     snapshot; if runs are ensembles of members, each has a row per run and size. A task holds up to
@@ -114,7 +99,7 @@ def _read(member: Member, sources: Sources, run: int) -> Real:
 def _measure(member: Member, sources: Sources, options: Options, draws: range) -> pl.DataFrame:
     pool = MemberPool.of(member, sources)
     rows = _rows(member, pool, options, draws) if pool.size > 1 else ()
-    frame = pl.DataFrame(list(rows), schema=dict(SCHEMA), orient="row")
+    frame = pl.DataFrame(list(rows), schema=dict(records()["uncertainty"].types), orient="row")
     return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
@@ -163,7 +148,7 @@ def _measure_members(
                 **calibrated(logs, held_out.y_true, wrong, splits, options),
             }
         )
-    frame = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+    frame = pl.DataFrame(rows, schema=dict(records()["uncertainty"].types), orient="row")
     return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
@@ -193,3 +178,84 @@ def _by_size(
 def predicted(logs: Real) -> NDArray[np.int64]:
     """Return the predicted class of each row of ln p; with two classes a tie is class 1."""
     return labels(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs)
+
+
+THRESHOLDS = (0.0, 1e-3, 1e-2)
+BINS = (5, 10, 15, 20, 30, 50, 100)
+
+
+def tace_grid(options: Options) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Return the thresholds and numbers of bins, with those of the options, ascending."""
+    return (
+        tuple(sorted({*THRESHOLDS, options.tace_threshold})),
+        tuple(sorted({*BINS, options.tace_bins})),
+    )
+
+
+def build_tace(predictions: Predictions, options: Options) -> list[Delayed]:
+    """Return lazy frames of the table tace; none if calibrated metrics are not computed.
+
+    Each repeat, at the last snapshot, has up to `deep_runs` runs, copies left out, and, if there
+    are two or more and they are single networks, the average of all. A task holds as much as one of
+    `build`.
+    """
+    members = 1 if predictions.ensembled is None else predictions.ensembled.members
+    return [
+        delayed(
+            partial(_measure_tace, member.first(options.deep_runs), members, sources, options),
+            pure=False,
+        )()
+        for member, sources in scored(predictions, options)
+    ]
+
+
+def _measure_tace(
+    member: Member, run_members: int, sources: Sources, options: Options
+) -> pl.DataFrame:
+    held_out = member.held_out
+    pool = MemberPool.of(member, sources)
+    splits = splits_of(held_out, options)
+    of_runs = [tace_errors(pool.logs(run), member, splits, options) for run in range(pool.size)]
+    by_members = {run_members: of_runs}
+    if run_members == 1 and pool.size > 1:
+        (whole,) = deque(prefixes(pool.logs, range(pool.size)), maxlen=1)
+        by_members[pool.size] = [tace_errors(whole, member, splits, options)]
+    thresholds, bins = tace_grid(options)
+    rows = []
+    for members, measured in by_members.items():
+        known = np.array([one for one in measured if one is not None])
+        if not known.size:
+            continue
+        mean = known.mean(axis=0)
+        std = known.std(axis=0, ddof=1) if len(known) > 1 else np.full(mean.shape, np.nan)
+        for row, threshold in enumerate(thresholds):
+            for column, of_bins in enumerate(bins):
+                at = (row, column)
+                values = [value for form in (0, 1) for value in (mean[form][at], std[form][at])]
+                rows.append(
+                    (
+                        *(member.cell, member.epoch, held_out.repeat_index, members),
+                        *(threshold, of_bins, len(known), held_out.n_test, *values),
+                    )
+                )
+    frame = pl.DataFrame(rows, schema=dict(records()["tace"].types), orient="row")
+    return frame.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def tace_errors(
+    logs: Real, member: Member, splits: NDArray[np.bool_], options: Options
+) -> tuple[Real, Real] | None:
+    """Return the TACE of a prediction, plain and calibrated; None without a temperature.
+
+    `logs`, float array (sample, class): ln p. `member`: gives the true classes. `splits`, bool
+    array (split, sample).
+
+    Returns tuple of float arrays (threshold, bins), or None: in the order of `tace_grid`; the
+    calibrated one is the mean over splits, each over all points.
+    """
+    y_true, parameters = member.held_out.y_true, tace_grid(options)
+    calibrated = calibrate(logs, y_true, splits)
+    if calibrated is None:
+        return None
+    by_split = [calibration_errors(own, y_true, *parameters) for own in calibrated.logs()]
+    return calibration_errors(logs, y_true, *parameters), np.mean(by_split, axis=0)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted
 from manyseed.analysis.questions.question import Answer, first_ones
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT
+from manyseed.analysis.tables.schema import records
 
 if TYPE_CHECKING:  # they import Numba and dask, and answers need neither
     from dask.delayed import Delayed
@@ -45,21 +46,10 @@ NEARLY = 0.95  # share of a classifier's runs
 OFTEN = 1 / 3  # share of pairs of runs
 LISTED = 10
 
-SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    "n_cells": pl.UInt32,
-    "index": pl.Int64,
-    "truth": pl.String,
-    "majority": pl.String,
-    "n_runs": pl.UInt32,
-    "wrong": pl.Float32,
-    "flips": pl.Float32,
-    "margin": pl.Float32,
-    "margin_std": pl.Float32,
-    "runs_needed": pl.UInt32,
-}
-"""What is computed of each group; `related` adds what compares cells."""
-ORDER = ("cell", "index")
+TABLE = records()["points"]
+COMPARED = ("disagreement", "of_flips")
+"""Columns that compare cells: `related` adds them to what is computed of each group."""
+SCHEMA = {name: kind for name, kind in TABLE.types.items() if name not in COMPARED}
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -319,9 +309,6 @@ def runs_needed(
     return np.where((apart > 0) & (runs > 1), needed, np.nan)
 
 
-COMPARED: Mapping[str, Any] = {"disagreement": pl.Float32, "of_flips": pl.Float32}
-
-
 def related(table: pl.DataFrame, cells: pl.DataFrame, axes: Sequence[str]) -> pl.DataFrame:
     """Add what compares a cell's points with those of others.
 
@@ -351,8 +338,8 @@ def related(table: pl.DataFrame, cells: pl.DataFrame, axes: Sequence[str]) -> pl
         .join(held, on=["_of", "index"], how="left", maintain_order="left")
         .with_columns(of_flips=share.cast(pl.Float32))
         .join(pl.concat([nothing, *disagreement]), on=["cell", "index"], how="left")
-        .select(*SCHEMA, *COMPARED)
-        .sort(ORDER)
+        .select(*TABLE.types)
+        .sort(TABLE.key)
     )
 
 

@@ -65,6 +65,7 @@ from manyseed.analysis.questions.intervals import (
 )
 from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.tables.schema import records
 
 OWN, ALONE, ADDED, TOGETHER, INTERACTION, ALL, TEST_SET = (
     *("own", "alone", "added", "together", "interaction", "all", "between test sets"),
@@ -76,21 +77,7 @@ accuracy - global error consistency; and error consistency itself, of a pair of 
 
 _ROUNDING = 1e-30  # equal values below 1 may seem to have this variance
 
-SCHEMA: Mapping[str, Any] = {
-    "cell": pl.UInt32,
-    "metric": pl.String,
-    "source": pl.String,
-    "part": pl.String,
-    "variance": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "share": pl.Float64,
-    "unequal": pl.Float64,
-    "n_repeats": pl.UInt32,
-    "n_runs": pl.UInt32,
-    "over": pl.String,
-    "cells": pl.String,
-}
+SCHEMA = records()["variance"].types
 
 
 Row = Mapping[str, Any]  # columns `SCHEMA`

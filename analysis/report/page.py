@@ -23,7 +23,7 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
-from manyseed.analysis.report.citations import QUANTITIES, STUDIES
+from manyseed.analysis.report.citations import STUDIES
 from manyseed.analysis.report.tables import (
     PageTable,
     filled,
@@ -58,7 +58,7 @@ def citations(tables: Tables, options: Options, *, uncertainty: bool, responses:
         (uncertainty, "ashukha2020"),
         (responses, "schiff2021"),
     )
-    return [f"{STUDIES[key].text} ({QUANTITIES[key]})." for wanted, key in named if wanted]
+    return [f"{STUDIES[key].text} ({STUDIES[key].cited_for})." for wanted, key in named if wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,67 +141,43 @@ def context(
     options: Options,
     provenance: Mapping[str, str],
     notes: Sequence[str] = (),
-    curves: pl.DataFrame | None = None,
-    ensembles: pl.DataFrame | None = None,
-    uncertainty: pl.DataFrame | None = None,
-    dee: pl.DataFrame | None = None,
-    tace: pl.DataFrame | None = None,
-    ensemble_draws: pl.DataFrame | None = None,
-    margins: pl.DataFrame | None = None,
+    *,
     compared: Tables | None = None,
     variance: pl.DataFrame | None = None,
     sources: pl.DataFrame | None = None,
     sweep_file: str = "",
-    responses: pl.DataFrame | None = None,
-    response_curves: pl.DataFrame | None = None,
-    cmi: pl.DataFrame | None = None,
     further: Sequence[Answer] = (),
     figures: Sequence[Picture] | None = None,
     points: pl.DataFrame | None = None,
     verdicts: Sequence[Answer] = (),
+    **optional: Any,  # frames, or None
 ) -> Context:
     """Make the page's content.
 
     `name`: the sweep's name. `tables`: with the columns of `analysis.axes.AXES` joined. The summary
     shows all snapshots, everything else each cell's last. `options`: those that the tables were
     computed with. `provenance`: what the results were made with, shown verbatim. `notes`: shown
-    with the conventions, e.g. what could not be computed and why. `curves`, `ensembles`,
-    `uncertainty`, `dee`, `tace`, `ensemble_draws` and `margins`: what figures are drawn from
-    besides (`analysis.figures.kind.FigureTables`), if present. `compared`: the tables that effects
-    are computed from; by default `tables`. `variance`: the table of variances. `sources`: the table
-    of sources of randomness. `sweep_file`: its text. `responses`, `response_curves` and `cmi`:
-    response curves, and what their scores predict, if measured. `further`: shown after the answers.
+    with the conventions, e.g. what could not be computed and why. `compared`: the tables that
+    effects are computed from; by default `tables`. `variance`: the table of variances. `sources`:
+    the table of sources of randomness. `sweep_file`: its text. `further`: shown after the answers.
     `figures`: the figures, if they were drawn before from the same tables and options. `points` and
-    `verdicts`: as in `of_points`.
+    `verdicts`: as in `of_points`. `optional`: the further tables of
+    `analysis.figures.kind.FigureTables` that are there.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
     own, compared = rows.once(tables), compared or rows.paired(tables)
-    if curves is not None:
-        curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
-    if responses is not None and response_curves is not None:
-        responses, response_curves = (
-            one.join(own.cells, on="cell", how="semi", maintain_order="left")
-            for one in (responses, response_curves)
-        )
+    for of_cells in ("curves", "responses", "response_curves"):
+        if (one := optional.get(of_cells)) is not None:
+            kept = one.join(own.cells, on="cell", how="semi", maintain_order="left")
+            optional[of_cells] = kept
+    ensembles, uncertainty, dee, responses, cmi = (
+        optional.get(one) for one in ("ensembles", "uncertainty", "dee", "responses", "cmi")
+    )
     if figures is None:
         from manyseed.analysis.figures.drawing import all_drawn  # Matplotlib
 
-        given = FigureTables(
-            own,
-            curves,
-            ensembles,
-            options.close,
-            uncertainty,
-            dee,
-            responses=responses,
-            response_curves=response_curves,
-            cmi=cmi,
-            tace=tace,
-            every=rows.once(every),
-            ensemble_draws=ensemble_draws,
-            margins=margins,
-        )
+        given = FigureTables(own, close=options.close, every=rows.once(every), **optional)
         figures = all_drawn(given)
     by_classifier = effects(compared, by=("classifier",))
     found = answered(own, by_classifier, variance, options, counts, cmi)

@@ -17,7 +17,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.citations import QUANTITIES
+from manyseed.analysis.report.citations import STUDIES
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, last, several
 
@@ -397,7 +397,7 @@ def _evaluation(study: Study) -> Iterator[str]:
     }
     for key, is_wanted in wanted.items():
         if is_wanted:
-            yield f"Definitions of {QUANTITIES[key]}: [@{key}]."
+            yield f"Definitions of {STUDIES[key].cited_for}: [@{key}]."
 
 
 def _software(study: Study) -> Iterator[str]:

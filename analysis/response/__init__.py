@@ -16,17 +16,3 @@ from manyseed.analysis.response.curves import (
     pal_printed,
 )
 from manyseed.analysis.response.information import Cmi, cmi, combine, oriented
-
-__all__ = [
-    "Cmi",
-    "cmi",
-    "combine",
-    "cumulative",
-    "end_accuracy",
-    "gi",
-    "gi_folded",
-    "mean_accuracy",
-    "oriented",
-    "pal",
-    "pal_printed",
-]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from manyseed.analysis.response.information import (
     oriented,
     weakest,
 )
+from manyseed.analysis.tables.schema import records
 
 CORPUS = ("dataset", "classifier", "transform", "layer")
 """Only models that share these are compared."""
@@ -31,28 +32,7 @@ FEWEST_MODELS = 8
 _SINGLE = ("gi", "gi_folded", "pal", "pal_printed", "mean_accuracy", "end_accuracy", "dbi")
 _SHIFTED = "shifted_train_accuracy"
 
-SCHEMA: Mapping[str, Any] = {
-    "dataset": pl.String,
-    "classifier": pl.String,
-    "transform": pl.String,
-    "layer": pl.UInt8,
-    "measure": pl.String,
-    "cmi": pl.Float64,
-    "cmi_sd": pl.Float64,
-    "cmi_paper": pl.Float64,
-    "given": pl.String,
-    "n_corpora": pl.UInt32,
-    "n_models": pl.UInt32,
-    "n_excluded": pl.UInt32,
-    "n_bins": pl.UInt32,
-    "n_pairs": pl.UInt32,
-    "tied": pl.Float64,
-    "null_mean": pl.Float64,
-    "null_q95": pl.Float64,
-    "p": pl.Float64,
-    "pearson": pl.Float64,
-    "spearman": pl.Float64,
-}
+SCHEMA = records()["cmi"].types
 
 
 def excluded(least_train_accuracy: float = LEAST_TRAIN_ACCURACY) -> pl.Expr:

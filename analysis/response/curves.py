@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis import Refused
+from manyseed.analysis.tables.schema import records
 
 Floats = NDArray[np.float64]
 
@@ -302,7 +303,7 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-CURVE_KEY = ("cell", "repeat_index", "transform", "layer", "magnitude")
+CURVE_KEY = records()["response_curves"].key
 
 
 def run_curves(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:

@@ -31,8 +31,6 @@ PAIR_KEY = (*REPEAT_KEY, "run_i", "run_j")
 CELL_KEY = ("cell", "epoch")
 IS_METHOD = pl.col("run_index").is_not_null()
 """Whether a row of the table uncertainty averages the members of one run: no deep ensemble."""
-ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
-"""The columns that each table is sorted by."""
 
 
 VARIES = pl.col("n_distinct") > 1  # whether the runs of a repeat differ: at least two are distinct

@@ -1,6 +1,6 @@
 """The result tables: runs, pairs, repeats and cells, with one schema whatever is computed.
 
-``tables.toml`` says what each table shows, what its columns mean, and how to get it.
+``tables.toml`` has a record of each table: its key, its columns, what it shows, how to get it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from manyseed.analysis.metrics.metric import MEANINGS, Column, Metric, dtype_of
 from manyseed.analysis.tables.rows import (
     CELL_KEY,
     EPOCH,
-    ORDER,
     PAIR_KEY,
     REPEAT_KEY,
     RUN_KEY,
@@ -42,20 +41,27 @@ Meaning = tuple[str, str]  # a unit, or an empty string, and a sentence
 class TableRecord:
     """One result table, or (everywhere, added, grouped) columns that several have.
 
-    `columns`: those that are no metric's (`schema.describe`). `shown`: columns that a query shows
-    by default, beside those that describe a cell. `where_kept`: further ones that it shows if they
-    have values: the sweep file must ask for them. `beside`: columns in which rows of a cell differ,
-    beside seeds. `how`: how to get the table, with DIR for the sweep; empty if `analyze` always
-    writes it. `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they
-    can.
+    `key`: columns that name a row, and that rows are sorted by. `types`: of the columns that are no
+    metric's, in order, if one question makes them all. `columns`: unit and meaning of columns that
+    are no metric's (`schema.describe`). `shown`: columns that a query shows by default, beside
+    those that describe a cell. `where_kept`: further ones that it shows if they have values: the
+    sweep file must ask for them. `beside`: columns in which rows of a cell differ, beside seeds.
+    `how`: how to get the table, with DIR for the sweep; empty if `analyze` always writes it.
+    `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they can.
+    `of_copies`: whether copies of runs have rows. `of_all_repeats`: whether metrics that compare
+    runs count in all repeats, not only in those that vary.
     """
 
+    key: tuple[str, ...] = ()
+    types: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, Meaning] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     where_kept: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     how: str = ""
     not_averaged: tuple[str, ...] = ()
+    of_copies: bool = True
+    of_all_repeats: bool = False
 
 
 @cache
@@ -65,12 +71,21 @@ def records() -> Mapping[str, TableRecord]:
     return {name: _record(**table) for name, table in read.items()}
 
 
+def table_names() -> tuple[str, ...]:
+    """Return the names of all result tables."""
+    return tuple(name for name, record in records().items() if record.shown)
+
+
 def _record(columns: Mapping[str, Sequence[str]] = {}, **facts: Any) -> TableRecord:
-    meanings = {name: (unit, meaning) for name, (unit, meaning) in columns.items()}
+    """Make a record from a table's columns, [type], [type, unit, meaning] or [unit, meaning]."""
     values: dict[str, Any] = {
-        name: fact if name == "how" else tuple(fact) for name, fact in facts.items()
+        name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts.items()
     }
-    return TableRecord(meanings, **values)
+    return TableRecord(
+        types={name: getattr(pl, said[0]) for name, said in columns.items() if len(said) != 2},
+        columns={name: (said[-2], said[-1]) for name, said in columns.items() if len(said) > 1},
+        **values,
+    )
 
 
 Table = Mapping[str, NDArray[Any]]
@@ -205,8 +220,11 @@ def combine(
     """
     blocks = blocks or (layout.block(()),)
     runs, pairs, repeats = (
-        ordered(pl.concat([getattr(block, name) for block in blocks], rechunk=False), key)
-        for name, key in ORDER.items()
+        ordered(
+            pl.concat([getattr(block, name) for block in blocks], rechunk=False),
+            records()[name].key,
+        )
+        for name in ("runs", "pairs", "repeats")
     )
     probe_column = pl.lit(probe, dtype=pl.String).alias("probe")
     n_planned: pl.Expr = (
@@ -251,11 +269,13 @@ def ordered(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     return frame if (rising | tied).all() else frame.sort(key)
 
 
-def together(
-    parts: Sequence[pl.DataFrame], schema: Mapping[str, Any], order: Sequence[str]
-) -> pl.DataFrame:
-    """Concatenate frames with one schema, in any order and possibly none, and sort the rows."""
-    return pl.concat([pl.DataFrame(schema=dict(schema)), *parts]).sort(order)
+def together(name: str, parts: Sequence[pl.DataFrame], but: Sequence[str] = ()) -> pl.DataFrame:
+    """Concatenate parts of a table, in any order and possibly none; sort by its key.
+
+    `but`: columns that they do not have yet.
+    """
+    types = {column: kind for column, kind in records()[name].types.items() if column not in but}
+    return pl.concat([pl.DataFrame(schema=types), *parts]).sort(records()[name].key)
 
 
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:

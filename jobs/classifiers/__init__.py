@@ -23,30 +23,3 @@ from manyseed.jobs.classifiers.registry import (
     stacks,
 )
 from manyseed.jobs.training.handling import Device
-
-__all__ = [
-    "CLASSIFIERS",
-    "FORMS",
-    "Classifier",
-    "ClassifierInfo",
-    "Device",
-    "Unsuitable",
-    "configurations",
-    "consumes",
-    "core_seconds",
-    "fit",
-    "fit_of",
-    "fit_stack",
-    "imports",
-    "is_known",
-    "is_own",
-    "kind_of",
-    "lacking",
-    "names",
-    "prepare",
-    "require_classes",
-    "resolve",
-    "size_class",
-    "space",
-    "stacks",
-]

@@ -15,8 +15,8 @@ from manyseed.jobs.checks import Option, Refused, values_of
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
-from manyseed.jobs.run import Generators, Json, Probability, TrainingSet
-from manyseed.jobs.training.handling import Device, Fitted, Handling, Precision
+from manyseed.jobs.run import Json, Probability
+from manyseed.jobs.training.handling import Device, FitInput, Fitted, Precision
 
 Settings = Mapping[str, Any]
 Options = Mapping[str, Any]
@@ -55,7 +55,7 @@ TABLE: Mapping[str, Option] = {
 }
 """Options of classifiers; those that a classifier does not have are refused."""
 
-Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
+Fit = Callable[[FitInput], Fitted]
 
 
 class NoHparam(Refused):
@@ -83,10 +83,9 @@ class Classifier:
     streams : frozenset of str
         Which of the streams ``init`` and ``batch`` a fit draws from (``dropout`` goes with batch).
     fit : callable
-        ``fit(settings, hparams, data, generators, handling)`` trains one run and returns the test
-        set's scores, `jobs.training.handling.Fitted`. All randomness comes from `generators`; the
-        settings are the canonical description with the name, `version` and the epochs. Networks
-        share `jobs.training.network.Network`.
+        ``fit(given)`` trains one run and returns the test set's scores,
+        `jobs.training.handling.Fitted`; `given` is a `jobs.training.handling.FitInput`, which holds
+        all randomness. Networks share `jobs.training.network.Network`.
     core_seconds : callable
         ``core_seconds(dataset, info, rows)`` estimates the seconds that a fit on `rows` training
         rows takes on one core. `info` is the resolved `ClassifierInfo`.
@@ -122,6 +121,8 @@ class Classifier:
         Modules of libraries that a fit imports. A task imports them once for all its processes.
     version : int
         Part of the identity; raised when the meaning of a fit changes.
+    about : str
+        What it is, in a sentence; the docs tell it where their page does not describe it.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Classifier:
     packages: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     version: int = 1
+    about: str = ""
 
     @property
     def _hparams(self) -> Option:

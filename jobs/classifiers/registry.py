@@ -31,6 +31,7 @@ from manyseed.jobs.run import Cell, Generators, MachineError, Prediction, Traini
 from manyseed.jobs.training.handling import (
     PLAIN,
     PREDICTED_AT_ONCE,
+    FitInput,
     Fitted,
     Handling,
     faults_of,
@@ -291,9 +292,8 @@ def fit(
     if handling.curves and data.y_test is None:
         raise ValueError("curves need the test set's classes, y_test")
     with _faults(record, handling):
-        return _predicted(
-            record, record.fit(canonical, hparams, data, generators, handling), data, handling
-        )
+        fitted = record.fit(FitInput(canonical, hparams, data, generators, handling))
+        return _predicted(record, fitted, data, handling)
 
 
 def require_classes(data: TrainingSet) -> None:

@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.record import Classifier, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
-from manyseed.jobs.run import Generators, TrainingSet, seed31
+from manyseed.jobs.run import TrainingSet, seed31
 from manyseed.jobs.training.encode import Encoder, dense_encoder
-from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling, State, StateArray
+from manyseed.jobs.training.handling import (
+    Alive,
+    Device,
+    FitInput,
+    Fitted,
+    State,
+    StateArray,
+)
 from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
@@ -28,18 +35,12 @@ if TYPE_CHECKING:
 class LinearModels:
     """The `fit` of linear models."""
 
-    def __call__(
-        self,
-        settings: Named,
-        hparams: Named,
-        data: TrainingSet,
-        generators: Generators,
-        handling: Handling,
-    ) -> Fitted:
+    def __call__(self, given: FitInput) -> Fitted:
         """Fit scikit-learn's SGDClassifier (see `jobs.classifiers.fit`)."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import SGDClassifier
 
+        settings, hparams, data, generators, _ = given
         started = perf_counter()
         if "dense" not in data.shared:
             encoder = dense_encoder(data)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
-from manyseed.jobs.run import Generators, MachineError, TrainingSet, seed31
-from manyseed.jobs.training.handling import Alive, Fitted, Handling, torch_device
+from manyseed.jobs.run import MachineError, seed31
+from manyseed.jobs.training.handling import Alive, FitInput, Fitted, torch_device
 
 if TYPE_CHECKING:
     import xgboost
@@ -26,13 +26,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 _SAMPLING = ("colsample_bylevel", "colsample_bynode", "colsample_bytree", "subsample")
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
+def fit(given: FitInput) -> Fitted:
     """Boost trees on raw values (see `jobs.classifiers.fit`).
 
     XGBoost itself handles missing values and categorical features. A class without training rows is
@@ -41,6 +35,7 @@ def fit(
     """
     import xgboost
 
+    settings, hparams, data, generators, handling = given
     if handling.device == "gpu":
         if not xgboost.build_info().get("USE_CUDA"):
             raise MachineError(

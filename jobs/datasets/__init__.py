@@ -13,19 +13,3 @@ from manyseed.jobs.datasets.sources import (
     resolve,
     suite,
 )
-
-__all__ = [
-    "ColumnInfo",
-    "Dataset",
-    "DatasetInfo",
-    "bare_names",
-    "data_home",
-    "dataset_id",
-    "fetch",
-    "is_fetched",
-    "load",
-    "names",
-    "needs_fetching",
-    "resolve",
-    "suite",
-]

@@ -17,9 +17,6 @@ from manyseed.jobs.datasets.info import ColumnInfo, Looks, Samples
 Doubt = tuple[Looks, tuple[str, ...]]
 """What else a column looks like as it is written, and some of its values."""
 
-NO_FEATURE: tuple[Looks, ...] = ("id", "date", "distinct")
-"""Looks of columns that are hardly features."""
-
 _ID = re.compile(
     r"(^|[_\W])(id|uuid|guid|identifier|index)$|^unnamed: 0$|[a-z]I[Dd]$", re.IGNORECASE
 )

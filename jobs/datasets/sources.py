@@ -29,7 +29,6 @@ from manyseed.jobs.datasets import (
     function,
     huggingface,
     openml,
-    openml_task,
     tablefile,
 )
 from manyseed.jobs.datasets.catalogue import SUITES
@@ -50,7 +49,7 @@ SOURCES: dict[str, DatasetSource] = {
     "sklearn": builtin.SKLEARN_SOURCE,
     "synthetic": builtin.SYNTHETIC_SOURCE,
     "openml": openml.SOURCE,
-    "openml-task": openml_task.SOURCE,
+    "openml-task": openml.TASKS,
     "torchvision": builtin.TORCHVISION_SOURCE,
     "hf": huggingface.SOURCE,
     "file": tablefile.SOURCE,
@@ -74,8 +73,8 @@ def bare_names() -> tuple[str, ...]:
 
 def suite(name: str) -> tuple[str, ...]:
     """Return the sources of a named suite, or of one of OpenML's."""
-    if name.startswith(openml_task.SUITE):
-        return openml_task.suite(name.removeprefix(openml_task.SUITE))
+    if name.startswith(openml.SUITE):
+        return openml.suite(name.removeprefix(openml.SUITE))
     if name not in SUITES:
         raise Refused("suite", name, "unknown suite", SUITES)
     return tuple(entry.name for entry in SUITES[name])

@@ -27,8 +27,8 @@ from manyseed.jobs.own import calling, guard, table
 from manyseed.jobs.own.calling import CommandError, OwnError, encoded
 from manyseed.jobs.own.table import ROWS, entries_of
 from manyseed.jobs.own.training import folder, in_form
-from manyseed.jobs.run import Generators, MachineError, TrainingSet, seed31
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.run import MachineError, seed31
+from manyseed.jobs.training.handling import FitInput, Fitted
 
 PREFIX = "manyseed-run-"
 OUT = "out"
@@ -52,21 +52,16 @@ def forget(copy: Path) -> None:
         del _COPIES[key]
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
+def fit(given: FitInput) -> Fitted:
     """Run a command and read its output file; see `jobs.classifiers.fit`."""
+    settings, _, data, _, handling = given
     X, X_test = encoded(settings["encode"], data)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as error:
         raise MachineError(f"a command's temporary folder cannot be made: {error}") from error
     try:
-        values = _values(settings, hparams, data, generators, handling)
+        values = _values(given)
         try:
             for name, rows, y in (("train", X, data.y), ("test", X_test, None)):
                 values[name] = _written(scratch / name, settings["rows"], rows, y)
@@ -92,14 +87,9 @@ def fit(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _values(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> dict[str, Value]:
+def _values(given: FitInput) -> dict[str, Value]:
     """Return the values of placeholders, except for files; each stream gives one word."""
+    settings, hparams, data, generators, handling = given
     used = table.placeholders(settings["command"])
     drawn = {table.SEEDS[name] for name in used if name in table.SEEDS}
     seeds = {stream: seed31(getattr(generators, stream)) for stream in sorted(drawn)}

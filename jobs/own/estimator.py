@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.own import calling
 from manyseed.jobs.own.calling import OwnError, built, called, encoder, load
-from manyseed.jobs.run import Generators, TrainingSet, seed31
-from manyseed.jobs.training.handling import Alive, Fitted, Handling
+from manyseed.jobs.run import Generators, seed31
+from manyseed.jobs.training.handling import Alive, FitInput, Fitted
 
 SEEDS = ("random_state", "random_seed", "seed")
 """Parameters that take a seed, by the last part of their name."""
@@ -29,24 +29,19 @@ _READ: Mapping[str, Callable[..., calling.Floats]] = {
 }
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
+def fit(given: FitInput) -> Fitted:
     """Build an estimator, set its seeds, and fit it; see `jobs.classifiers.fit`."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+    settings, hparams, data, generators, _ = given
     encode = encoder(settings["encode"], data)
     X, X_test = encode(data.X), encode(data.X_test)
     started = perf_counter()
     params = {**settings.get("params", {}), **hparams}
     model = build(settings["name"], params)
-    given = {f"{prefix}{name}": _ALONE[name] for prefix, name in _free(model, _ALONE)}
-    if given := given | seeds_of(settings["seeds"], generators):
-        model = given_seeds(model, settings["name"], params, given)
+    seeds = {f"{prefix}{name}": _ALONE[name] for prefix, name in _free(model, _ALONE)}
+    if seeds := seeds | seeds_of(settings["seeds"], generators):
+        model = given_seeds(model, settings["name"], params, seeds)
     # most estimators need labels 0 … k-1, without gaps for absent classes
     present, y = np.unique(data.y, return_inverse=True)
     with threadpool_limits(limits=1):  # the last bits depend on threads

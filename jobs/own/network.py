@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.images import ranges
 from manyseed.jobs.hparams.kinds import Hparam
 from manyseed.jobs.own.calling import OwnError, asked, built, load
-from manyseed.jobs.run import Generators, TrainingSet, raw
+from manyseed.jobs.run import TrainingSet, raw
 from manyseed.jobs.training.encode import Encoder, dense_encoder, pixel_encoder
-from manyseed.jobs.training.handling import Fitted, Handling, torch_device
+from manyseed.jobs.training.handling import FitInput, Fitted, torch_device
 from manyseed.jobs.training.network import Network
 
 if TYPE_CHECKING:
@@ -47,27 +47,21 @@ def raw_encoder(data: TrainingSet) -> Encoder:
 _ENCODERS = {"raw": raw_encoder, "dense": dense_encoder, "pixels": pixel_encoder}
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
+def fit(given: FitInput) -> Fitted:
     """Train a factory's module; see `jobs.classifiers.fit`."""
     import torch
 
-    place = torch_device(handling.device)
+    place = torch_device(given.handling.device)
     on_gpu = [torch.cuda.current_device()] if place.type == "cuda" else []
     with torch.random.fork_rng(devices=on_gpu):
         network = Network(
-            build=partial(_made, data.cardinality, generators.init),
-            encoder=_ENCODERS[settings["encode"]],
+            build=partial(_made, given.data.cardinality, given.generators.init),
+            encoder=_ENCODERS[given.settings["encode"]],
             initialise=lambda *_: None,
             smallest_batch=2,
             masks=_global,
         )
-        return network(settings, hparams, data, generators, handling)
+        return network(given)
 
 
 def _global(stream: np.random.Generator, place: torch.device) -> torch.Generator:

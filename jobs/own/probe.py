@@ -32,7 +32,7 @@ from manyseed.jobs.run import (
     prediction,
     stream,
 )
-from manyseed.jobs.training.handling import PLAIN, Alive
+from manyseed.jobs.training.handling import PLAIN, Alive, FitInput
 
 _TEST_ROWS = 33
 _EPOCHS = 2
@@ -115,7 +115,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         )
         started = perf_counter()
         try:
-            fitted = fit(settings, request.hparams, data, generators, handling)
+            fitted = fit(FitInput(settings, request.hparams, data, generators, handling))
             found = prediction(fitted.scores, "none", fitted.seconds)
             return found, fitted.alive, perf_counter() - started
         except Exception as error:

@@ -11,8 +11,8 @@ from manyseed.jobs.hparams.kinds import Free, Hparam
 from manyseed.jobs.own import table
 from manyseed.jobs.own.findings import PROBE_ROWS, Findings
 from manyseed.jobs.own.table import Own
-from manyseed.jobs.run import Generators, Probability, TrainingSet
-from manyseed.jobs.training.handling import Device, Fitted, Handling
+from manyseed.jobs.run import Probability
+from manyseed.jobs.training.handling import Device, FitInput, Fitted
 
 SEMANTICS = 1  # version of how users' code is called; part of the identity
 
@@ -118,13 +118,7 @@ def whole_space(canonical: Mapping[str, Any], hparams: Mapping[str, Any]) -> tup
     return (*declared, *(Free(name, hparams[name]) for name in others))
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
+def fit(given: FitInput) -> Fitted:
     """Call the user's code; any exception it raises fails the run."""
     from manyseed.jobs.own import command, estimator, network, training
     from manyseed.jobs.own.calling import OwnError
@@ -136,7 +130,7 @@ def fit(
         "command": command.fit,
     }
     try:
-        return forms[settings["form"]](settings, hparams, data, generators, handling)
+        return forms[given.settings["form"]](given)
     except (OSError, SystemExit) as error:
         raise OwnError(f"{type(error).__name__}: {error}") from error
 

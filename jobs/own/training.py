@@ -6,7 +6,7 @@ It is called with those of `OFFERED` that are among its parameters, by name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -16,9 +16,8 @@ import numpy as np
 
 from manyseed.jobs.own import calling
 from manyseed.jobs.own.calling import asked, built, encoded, load
-from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.handling import FitInput, Fitted
 
 STREAMS = ("init", "batch", "dropout")
 OFFERED = (
@@ -29,16 +28,11 @@ OFFERED = (
 _KEY = ".key"  # the file in a checkpoint's folder that says which run and recipe it belongs to
 
 
-def fit(
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    data: TrainingSet,
-    generators: Generators,
-    handling: Handling,
-) -> Fitted:
+def fit(given: FitInput) -> Fitted:
     """Call a training function; see `jobs.classifiers.fit`."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+    settings, hparams, data, generators, handling = given
     function = load(settings["name"])
     X, X_test = encoded(settings["encode"], data)
     started = perf_counter()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from manyseed.jobs.checks import Option
 from manyseed.jobs.images import MOST
 
 PAIRED = ("intra", "inter")
@@ -15,9 +16,38 @@ PAIRED = ("intra", "inter")
 PAIR_END = 0.5  # the magnitude at which intra ends and which inter stops short of
 ROTATE_END = 179.0  # the last magnitude of rotations through the full circle
 
-ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
-
+_ONCE = "a list of one or more, each once"
 DBI = "dbi"
+OPTIONS: Mapping[str, Option] = {
+    "transforms": Option(
+        '"intra", "inter", and for images such as "rotate:90", "shift-x:0.25", "colour:0.25".',
+        *(list, None),
+        distinct=True,
+        of=Option(),
+        called=_ONCE,
+    ),
+    "layers": Option(
+        "Layers on whose output intra and inter act: 0 the input, 1 a network's first block.",
+        *(list, (0, 1)),
+        distinct=True,
+        of=Option(kind=int, least=0, most=1),
+        called=_ONCE,
+    ),
+    "rows": Option("Training rows in a sample: a number or a share.", float, 23_040),
+    "batch": Option("Rows within which pairs are formed.", int, 128, least=2, most=100_000),
+    "draws": Option("Number of samples.", int, 1, least=1, most=1_000),
+    "magnitudes": Option(
+        "Points on the curve of a transform with both signs.", int, 21, least=3, most=1_001
+    ),
+    "pair_magnitudes": Option(
+        "Points on a curve of intra; inter has one less.", int, 11, least=3, most=1_001
+    ),
+    DBI: Option(
+        "Whether to compute the Davies–Bouldin index of the first block's outputs, too.",
+        *(bool, False),
+    ),
+}
+"""What the table ``[response]`` of a sweep file says of the measurement, and `respond` takes."""
 """Davies–Bouldin index of hidden outputs; in place of a transform, keys the draw of its rows."""
 DBI_BATCHES, DBI_BATCH, DBI_LAYERS = 10, 120, (1,)
 """Batches whose indices are averaged, rows per batch, and the layers measured."""
@@ -39,11 +69,11 @@ class ResponseDesign:
     """
 
     responses: tuple[tuple[str, int], ...]
-    rows: int | float = ROWS
-    batch: int = BATCH
-    draws: int = DRAWS
-    magnitudes: int = MAGNITUDES
-    pair_magnitudes: int = PAIR_MAGNITUDES
+    rows: int | float = OPTIONS["rows"].default
+    batch: int = OPTIONS["batch"].default
+    draws: int = OPTIONS["draws"].default
+    magnitudes: int = OPTIONS["magnitudes"].default
+    pair_magnitudes: int = OPTIONS["pair_magnitudes"].default
     dbi: bool = False
 
     @property

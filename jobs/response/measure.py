@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.images.transforms import transform_of_all, transformed
 from manyseed.jobs.response import (
-    BATCH,
     DBI,
     DBI_BATCH,
     DBI_BATCHES,
     DBI_LAYERS,
+    OPTIONS,
     PAIRED,
     PARTS,
     ResponseDesign,
@@ -99,7 +99,7 @@ ARRAYS = (RIGHT, TOTAL, SHIFTED_RIGHT, SHIFTED_TOTAL)
 
 _POOL = 4
 
-AT_ONCE = BATCH
+AT_ONCE = OPTIONS["batch"].default
 """Rows transformed and predicted at a time, by one magnitude; more would not fit the caches."""
 
 

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from manyseed.jobs.checks import Option, Refused, integer, number
+from manyseed.jobs.checks import Refused, integer, number, values_of
 from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.classifiers.registry import TRANSFORM_SECONDS
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.images import MOST, read
 from manyseed.jobs.response import (
-    BATCH,
     DBI,
     DBI_BATCH,
     DBI_BATCHES,
-    DRAWS,
-    MAGNITUDES,
-    PAIR_MAGNITUDES,
+    OPTIONS,
     PAIRED,
-    ROWS,
     ResponseDesign,
 )
 from manyseed.jobs.training.network import Network
-
-LAYERS = (0, 1)
-_ONCE = Option(kind=list, distinct=True, called="a list of one or more, each once")
-_LAYERS = replace(_ONCE, of=Option(kind=int, least=0, most=1))
 
 
 def canonical(transform: str) -> str:
@@ -51,13 +42,13 @@ def resolve(
 ) -> ResponseDesign:
     """Return what the models of a classifier on a dataset are asked.
 
-    `options`: what the user wrote: transforms, and optionally layers, rows, batch, draws,
-    magnitudes, pair_magnitudes and dbi. `fit`: the `fit` of the classifier's record. `names`: names
-    of the dataset and the classifier, for messages. `is_raw`: whether the classifier takes raw
-    rows, as XGBoost does: an interpolated code is not a label.
+    `options`: what the user wrote, of `OPTIONS`; transforms is required. `fit`: the `fit` of the
+    classifier's record. `names`: names of the dataset and the classifier, for messages. `is_raw`:
+    whether the classifier takes raw rows, as XGBoost does: an interpolated code is not a label.
     """
-    transforms = _ONCE.check("transforms", [canonical(each) for each in options["transforms"]])
-    layers = _LAYERS.check("layers", options.get("layers", LAYERS))
+    asked = [canonical(each) for each in options["transforms"]]
+    values = values_of(OPTIONS, {**options, "transforms": asked})
+    transforms, layers = values.pop("transforms"), values.pop("layers")
     for transform in transforms:
         _require_suited(transform, dataset, fit, names, is_raw=is_raw or _is_xgb(fit))
     is_cut = isinstance(fit, Network) and fit.first_block is not None
@@ -69,23 +60,11 @@ def resolve(
     responses = [(t, n) for t in transforms for n in layers if t in PAIRED or n == 0]
     if not responses:
         raise Refused("layers", layers, "at layer 1 there are only intra and inter")
-    dbi = options.get(DBI, False)
-    if dbi and not is_cut:
+    if values[DBI] and not is_cut:
         reason = f"dbi is of a network's first block; {names[1]} has no hidden layer"
-        raise Refused(DBI, dbi, reason)
-    return ResponseDesign(
-        tuple(responses),
-        rows=_rows(options.get("rows", ROWS)),
-        batch=integer("batch", options.get("batch", BATCH), least=2, most=100_000),
-        draws=integer("draws", options.get("draws", DRAWS), least=1, most=1_000),
-        magnitudes=_points("magnitudes", options.get("magnitudes", MAGNITUDES)),
-        pair_magnitudes=_points("pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES)),
-        dbi=dbi,
-    )
-
-
-def _points(option: str, value: object) -> int:
-    return integer(option, value, least=3, most=1_001)
+        raise Refused(DBI, values[DBI], reason)
+    values["rows"] = _rows(options.get("rows", OPTIONS["rows"].default))
+    return ResponseDesign(tuple(responses), **values)
 
 
 def _rows(value: object) -> int | float:

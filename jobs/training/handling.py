@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.run import GpuFull, MachineError, TrainingSet, gaps, labels
+from manyseed.jobs.run import Generators, GpuFull, MachineError, TrainingSet, gaps, labels
 from manyseed.jobs.training.checkpoint import Checkpoint
 
 if TYPE_CHECKING:  # naming a device should not import torch
@@ -223,6 +223,31 @@ class Handling:
 
 
 PLAIN = Handling()
+
+
+class FitInput(NamedTuple):
+    """What a fit is given.
+
+    Attributes
+    ----------
+    settings : mapping
+        The canonical description: the name, the version, the epochs, and what the record's
+        ``settings`` returns.
+    hparams : mapping
+        A value for every hparam, perturbed or not.
+    data : TrainingSet
+        Training and test rows, before encoding.
+    generators : Generators
+        All randomness of the fit.
+    handling : Handling
+        Where to train, and what to keep besides the last prediction.
+    """
+
+    settings: Mapping[str, Any]
+    hparams: Mapping[str, Any]
+    data: TrainingSet
+    generators: Generators
+    handling: Handling
 
 
 class Fitted(NamedTuple):

@@ -16,6 +16,7 @@ from manyseed.jobs.training.encode import Encoder
 from manyseed.jobs.training.handling import (
     Alive,
     Device,
+    FitInput,
     Fitted,
     Handling,
     State,
@@ -102,28 +103,21 @@ class Network:
     masks: Callable[[np.random.Generator, torch.device], torch.Generator] | None = None
     stacks: bool = False
 
-    def __call__(
-        self,
-        settings: Named,
-        hparams: Named,
-        data: TrainingSet,
-        generators: Generators,
-        handling: Handling,
-    ) -> Fitted:
+    def __call__(self, given: FitInput) -> Fitted:
         """Train one run (see `jobs.classifiers.fit`)."""
         from manyseed.jobs.training import loop
 
-        start = self._start(settings, hparams, data, generators, handling)
+        start = self._start(given)
         member = start.member
         fitted = loop.train(
             *member[:-1],
             masks=start.masks,
             augmented=start.augmented,
             y_test=member.y_test,
-            checkpoint=handling.checkpoint,
+            checkpoint=given.handling.checkpoint,
             trajectory=start.trajectory,
         )
-        return self._finished(fitted, start, settings, data)
+        return self._finished(fitted, start, given.settings, given.data)
 
     def train_stack(
         self,
@@ -150,7 +144,7 @@ class Network:
 
         starts: list[_Start] = []
         for hparams, data, generators in runs:
-            start = self._start(settings, hparams, data, generators, handling)
+            start = self._start(FitInput(settings, hparams, data, generators, handling))
             if starts:  # rows that several runs share are kept once
                 member, first = start.member, starts[0]
                 if torch.equal(member.X, first.member.X):
@@ -175,20 +169,14 @@ class Network:
             alive = replace(alive, model=model, test=start.test)
         return fitted._replace(seconds=start.seconds + fitted.seconds, alive=alive)
 
-    def _start(
-        self,
-        settings: Named,
-        hparams: Named,
-        data: TrainingSet,
-        generators: Generators,
-        handling: Handling,
-    ) -> _Start:
+    def _start(self, given: FitInput) -> _Start:
         """Encode the data of a run and build its network."""
         import torch
 
         from manyseed.jobs.training import layers, loop, schedules
         from manyseed.jobs.training.loop import TestRows
 
+        settings, hparams, data, generators, handling = given
         started = perf_counter()
         device = torch_device(handling.device)
         encode = self.encoder(data) if self.encoder is not None else None

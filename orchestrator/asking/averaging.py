@@ -37,8 +37,9 @@ from manyseed.analysis.tables.rows import (
     last,
     paired,
 )
+from manyseed.analysis.tables.schema import records
 from manyseed.jobs.checks import Option
-from manyseed.orchestrator.computing.tables import OF_EFFECT, WITHOUT_REPEATS, Results
+from manyseed.orchestrator.computing.tables import OF_EFFECT, Results
 from manyseed.orchestrator.errors import UserError, given, require_one_of
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
@@ -167,7 +168,7 @@ class Averages:
     def _value(self, name: str) -> pl.Expr:
         """Return a column's values, null in rows that do not count."""
         value = pl.col(name)
-        if self.table not in WITHOUT_REPEATS and compares_runs(name):
+        if not records()[self.table].of_all_repeats and compares_runs(name):
             return pl.when(VARIES).then(value)
         return pl.when(~pl.col("identical")).then(value) if self.table == "runs" else value
 

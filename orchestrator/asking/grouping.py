@@ -25,12 +25,11 @@ from manyseed.analysis.tables.rows import (
     same_of,
     std_of,
 )
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.computing.tables import (
     CURVES,
     ENSEMBLES,
     RESPONSE_CURVES,
-    WITHOUT_COPIES,
-    WITHOUT_REPEATS,
     Results,
 )
 from manyseed.orchestrator.errors import UserError, require_one_of
@@ -228,7 +227,7 @@ def grouped(
         delta, probe = (pl.col(name).filter(known) for name in ("delta", "probe"))
         values += [delta.min().alias("delta_lo"), delta.max().alias("delta_hi")]
         values.append(probe.drop_nulls().unique().sort().str.join("+").alias("_probe"))
-    copies = of_repeats and table not in WITHOUT_COPIES
+    copies = of_repeats and records()[table].of_copies
     count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * copies)]
     result = frame.group_by(by, maintain_order=True).agg(*count, *values).collect()
     further = [frame for frame in (twins, _finished(tables, asked, by, where)) if frame is not None]
@@ -330,7 +329,7 @@ def _values(table: str, name: str, names: Sequence[str]) -> pl.Expr:
 
 def _only_varying(table: str, name: str, names: Sequence[str]) -> bool:
     """Return whether a column says nothing about repeats of identical runs."""
-    return "repeat_index" in names and table not in WITHOUT_REPEATS and compares_runs(name)
+    return "repeat_index" in names and not records()[table].of_all_repeats and compares_runs(name)
 
 
 def _freedom(table: str, name: str) -> pl.Expr | None:

@@ -12,19 +12,18 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.rows import CELL_KEY, IS_TWIN, SAME_AS, several
-from manyseed.analysis.tables.schema import records
+from manyseed.analysis.tables.schema import records, table_names
 from manyseed.orchestrator.asking.grouping import COUNT, COVERAGE, grouped, require
 from manyseed.orchestrator.computing.tables import (
-    ALL_TABLES,
     DEE,
     EFFECTS,
-    FURTHER,
     OF_EFFECT,
     TACE,
     UNCERTAINTY,
     Analysis,
     Results,
     further,
+    may_be_absent,
     of_probabilities,
 )
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
@@ -198,7 +197,7 @@ def _require_elsewhere(name: str, sweeps: Mapping[str, Results], option: str) ->
     for column in dict.fromkeys((name, name.removesuffix("_mean"), name.removesuffix("_std"))):
         having = [
             table
-            for table in ALL_TABLES
+            for table in table_names()
             for tables in sweeps.values()
             if table in tables and column in tables.scan(table).collect_schema()
         ]
@@ -221,12 +220,12 @@ def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFr
 
 def require_table(tables: Results, table: str, option: str = "--table") -> None:
     """Raise a UserError for a table that is absent or unknown; it says how to get it."""
-    if table in FURTHER and table not in tables:
+    if table not in tables and may_be_absent(table):
         where = None if tables.plan is None else tables.plan.directory
         remedy = how(tables.plan, table)
         raise UserError("there is none yet", file=where, key=option, value=table, remedy=remedy)
     if table not in tables:
-        require_one_of(table, ALL_TABLES, "unknown table", key=option)
+        require_one_of(table, table_names(), "unknown table", key=option)
 
 
 def how(paths: SweepPaths | None, table: str) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from manyseed.analysis.tables.schema import table_names
 from manyseed.orchestrator.asking.query import damage_named, named_rows, require_table
-from manyseed.orchestrator.computing.tables import ALL_TABLES, FURTHER, Results
+from manyseed.orchestrator.computing.tables import Results, may_be_absent
 from manyseed.orchestrator.conditions import MAX_LENGTH, quotes
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
@@ -122,7 +123,7 @@ def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
     except NoStatement as error:
         remedy = "such as: SELECT classifier, AVG(accuracy) AS mean FROM runs GROUP BY classifier"
         raise UserError(str(error), key=_OPTION, value=shown, remedy=remedy) from None
-    rows = {name: _rows(sweeps, name) for name in ALL_TABLES if name in words}
+    rows = {name: _rows(sweeps, name) for name in table_names() if name in words}
     frames = {name: frame for name, frame in rows.items() if frame is not None}
     schema = {n: t for frame in frames.values() for n, t in frame.collect_schema().items()}
     try:
@@ -146,6 +147,6 @@ def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
 
 def _rows(sweeps: Mapping[str, Results], table: str) -> pl.LazyFrame | None:
     """Return a table of all sweeps; None if one lacks it."""
-    if table in FURTHER and any(table not in tables for tables in sweeps.values()):
+    if may_be_absent(table) and any(table not in tables for tables in sweeps.values()):
         return None
     return pl.concat(named_rows(sweeps, table).values(), how="vertical")

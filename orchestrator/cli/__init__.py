@@ -11,8 +11,6 @@ import sys
 from contextlib import suppress
 from types import TracebackType
 
-__all__ = ["main"]
-
 LIBRARIES = (
     *("dask", "jinja2", "matplotlib", "numba", "numpy", "polars", "pydantic", "rich", "scipy"),
     *("sklearn", "submitit", "torch", "torchvision", "typer", "xarray", "xgboost", "zarr"),

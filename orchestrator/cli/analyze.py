@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
+from manyseed.jobs.response import OPTIONS as ASKED
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     OwnMetrics,
     names,
     option,
+    optional,
     require_outside,
     switch,
     takes,
@@ -26,16 +28,18 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
+    bar,
     console,
     counted,
     errors,
+    one_core,
     print_json,
     print_table,
+    resumable,
     say,
     say_next,
     say_notes,
 )
-from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,
@@ -141,16 +145,13 @@ def _convention(name: str, declared: Convention) -> inspect.Parameter:
 )
 def analyze(
     directory: Directory,
-    metrics: str | None = typer.Option(
-        None, help="Metrics to compute, separated by commas.", show_default="all"
-    ),
+    metrics: str | None = optional("", "Metrics to compute, separated by commas.", shown="all"),
     metric: OwnMetrics = None,
-    cluster: str | None = typer.Option(
-        None,
-        metavar="NAME",
-        help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
+    cluster: str | None = optional(
+        "NAME",
+        "Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
         "With --dask slurm, the cluster whose jobs compute for this command.",
-        show_default="here; auto with --dask slurm",
+        shown="here; auto with --dask slurm",
     ),
     wait: bool = switch("--wait", "With --cluster: follow the job until it ends."),
     as_json: Json = False,
@@ -456,22 +457,16 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
 @takes("respond", "name", "where", "workers")
 def respond(
     directory: Directory,
-    transforms: str | None = typer.Option(
-        None,
-        metavar="NAME,…",
-        help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
-        show_default="those of the sweep file's [response], else intra,inter",
+    transforms: str | None = optional(
+        "NAME,…",
+        ASKED["transforms"].about.replace('"', ""),
+        shown="those of the sweep file's [response], else intra,inter",
     ),
-    layers: str | None = typer.Option(
-        None,
-        metavar="N,…",
-        help="Layers on whose output intra and inter act, 0 and 1.",
-        show_default="0,1",
+    layers: str | None = optional("N,…", ASKED["layers"].about, shown="0,1"),
+    rows: int | None = optional("", ASKED["rows"].about, shown=str(ASKED["rows"].default), min=2),
+    draws: int | None = optional(
+        "", ASKED["draws"].about, shown=str(ASKED["draws"].default), min=1
     ),
-    rows: int | None = typer.Option(
-        None, min=2, help="Training rows per sample.", show_default="23040"
-    ),
-    draws: int | None = typer.Option(None, min=1, help="Samples to draw.", show_default="1"),
     as_json: Json = False,
     **options: Any,
 ) -> None:

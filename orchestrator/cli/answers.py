@@ -348,7 +348,7 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     """Keep a question that takes long to one core of a login node, unless it trains."""
     if not question.busy or given.get("workers") or any(given[one] for one in question.variants):
         return nullcontext()
-    from manyseed.orchestrator.cli.progress import one_core
+    from manyseed.orchestrator.cli.output import one_core
 
     return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
 

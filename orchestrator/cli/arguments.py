@@ -26,16 +26,19 @@ def argument(metavar: str, meaning: str, default: Any = None, **details: Any) ->
     return typer.Argument(default, metavar=metavar, help=meaning, show_default=False, **details)
 
 
-def written_to(
-    meaning: str,
-    name: str = "--output",
-    *,
-    default: Any = None,
-    metavar: str = "FILE",
-    shown: str | bool = False,
+def optional(
+    metavar: str, meaning: str, *flags: str, shown: str | bool = False, **details: Any
 ) -> Any:
-    """Return the option for what a verb writes to; `shown` says where it does by default."""
-    return typer.Option(default, name, "-o", metavar=metavar, help=meaning, show_default=shown)
+    """Return an option with a value; `shown` says what holds without it."""
+    details = {"metavar": metavar or None, "help": meaning, "show_default": shown, **details}
+    return typer.Option(details.pop("default", None), *flags, **details)
+
+
+def written_to(
+    meaning: str, name: str = "--output", *, metavar: str = "FILE", **details: Any
+) -> Any:
+    """Return the option for what a verb writes to."""
+    return optional(metavar, meaning, name, "-o", **details)
 
 
 def switch(name: str, meaning: str, *others: str) -> Any:
@@ -51,11 +54,11 @@ Out = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    optional(
+        "KEY=VALUE",
+        "Override a value of the file, such as classifier.mlp.epochs=5; may be repeated.",
         "--set",
-        metavar="KEY=VALUE",
-        help="Override a value of the file, such as classifier.mlp.epochs=5; may be repeated.",
-        show_default=False,
+        default=...,
     ),
 ]
 
@@ -271,26 +274,15 @@ class _Wrapping:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Caption = Annotated[
-    str | None,
-    typer.Option(
-        "--caption", metavar="TEXT", help="Of a LaTeX or Markdown table.", show_default=False
-    ),
+    str | None, optional("TEXT", "Of a LaTeX or Markdown table.", "--caption", default=...)
 ]
-Label = Annotated[
-    str | None,
-    typer.Option("--label", metavar="tab:NAME", help="Its label.", show_default=False),
-]
+Label = Annotated[str | None, optional("tab:NAME", "Its label.", "--label", default=...)]
 Bold = Annotated[
-    str | None,
-    typer.Option(
-        "--bold", metavar="best", help="Best values in bold, per dataset.", show_default=False
-    ),
+    str | None, optional("best", "Best values in bold, per dataset.", "--bold", default=...)
 ]
 OwnMetrics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--metric", metavar="MODULE:FUNCTION", help="A metric of your own; may be repeated."
-    ),
+    optional("MODULE:FUNCTION", "A metric of your own; may be repeated.", "--metric", default=...),
 ]
 
 
@@ -353,9 +345,9 @@ _MOST_VALUES = 100
 
 def tables(incomplete: str) -> list[str]:
     """Complete the name of a table."""
-    from manyseed.orchestrator.computing.tables import ALL_TABLES
+    from manyseed.analysis.tables.schema import table_names
 
-    return _beginning(ALL_TABLES, incomplete)
+    return _beginning(table_names(), incomplete)
 
 
 def kinds(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -17,8 +17,6 @@ from manyseed.orchestrator.cli.arguments import (
     without_conversion,
 )
 
-__all__ = ["app"]
-
 _SHOWN = (
     ("Train", "plan", ("init", "plan")),
     ("Train", "train", ("run", "submit")),

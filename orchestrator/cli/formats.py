@@ -61,6 +61,11 @@ _IN_LATEX = {
 _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=True))))
 
 
+Rows = Sequence[Sequence[object]]
+Places = set[tuple[int, int]]
+"""Rows and columns of cells."""
+
+
 def chosen(name: str | None, output: Path | None, more: Sequence[str] = ()) -> str:
     """Return the format given by its name, or else by the ending of the output's name.
 
@@ -180,9 +185,7 @@ def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
     return frame.select(list(dict.fromkeys([*kept, *over])))
 
 
-def _in_words(
-    columns: Sequence[str], rows: Sequence[Sequence[object]]
-) -> tuple[list[str], list[list[object]]]:
+def _in_words(columns: Sequence[str], rows: Rows) -> tuple[list[str], list[list[object]]]:
     """Return heads in words, and so the names of metrics and axes in cells."""
     from manyseed.analysis.figures.labels import labelled
 
@@ -196,7 +199,7 @@ def _in_words(
     ]
 
 
-def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[set[tuple[int, int]], list[str]]:
+def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str]]:
     """Return the row and column of each best value, and what it is the best of.
 
     A metric's best is that of its dataset, ties as they are shown. Of a comparison, the better side
@@ -211,7 +214,7 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[set[tuple[int, i
     judged = {
         name: way for name in columns if (way := better(name)) and frame[name].dtype.is_float()
     }
-    found: set[tuple[int, int]] = set()
+    found: Places = set()
     for name, way in judged.items():
         values = frame[name]
         for block in blocks.values():
@@ -374,7 +377,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _text(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]) -> str:
+def _text(columns: Sequence[str], rows: Rows, notes: Sequence[str]) -> str:
     cells = [list(columns), *([shown(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [_are_numbers(rows, number) for number in range(len(columns))]
@@ -389,11 +392,7 @@ def _text(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Seque
 
 
 def _markdown(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    notes: Sequence[str],
-    best: set[tuple[int, int]],
-    paper: Paper,
+    columns: Sequence[str], rows: Rows, notes: Sequence[str], best: Places, paper: Paper
 ) -> str:
     def cell(value: object) -> str:
         text = re.sub(r"\s+", " ", shown(value))
@@ -412,11 +411,7 @@ def _markdown(
 
 
 def _latex(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    notes: Sequence[str],
-    best: set[tuple[int, int]],
-    paper: Paper,
+    columns: Sequence[str], rows: Rows, notes: Sequence[str], best: Places, paper: Paper
 ) -> str:
     kinds = "".join("r" if _are_numbers(rows, number) else "l" for number in range(len(columns)))
     body = (

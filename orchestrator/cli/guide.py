@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from manyseed.orchestrator.cli.arguments import switch, written_to
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, require_one_of
+
+if TYPE_CHECKING:
+    from manyseed.jobs.hparams import Hparam
 
 _WIDEST = 100
 _PLACES = 6
@@ -77,7 +81,7 @@ def docs(
         print_table(None, ("page", "heading"), places[:_PLACES])
         return say_next("Read one", "docs", places[0][0])
     require_one_of(name, texts, "there is no such page", key="PAGE")
-    text = _REFERENCE.sub(lambda _: _methods(), texts[name])
+    text = _REFERENCE.sub(lambda _: _methods(), completed(name, texts[name]))
     by_heading = sections(text) | words(text)
     if heading:
         alike = [one for one in by_heading if spelt(one) == spelt(heading)]
@@ -215,6 +219,39 @@ def _methods() -> str:
     public = [name for name in vars(Sweep) if name[0] != "_"]
     docs = {name: inspect.getdoc(getattr(Sweep, name)) or "" for name in public}
     return "\n".join(f"- `{name}`: {text.splitlines()[0]}" for name, text in docs.items() if text)
+
+
+def completed(name: str, text: str) -> str:
+    """Return a page's text with the classifiers or questions that it does not describe, if any."""
+    further = {"classifiers": _classifiers, "commands": _questions}.get(name, dict)()
+    lacking = [line for one, line in further.items() if f"| `{one}` |" not in text]
+    return "\n".join([text, "## Further ones\n", *lacking, ""]) if lacking else text
+
+
+def _classifiers() -> dict[str, str]:
+    """Return what the records of classifiers say of them, by name."""
+    from manyseed.jobs.classifiers import CLASSIFIERS
+
+    def hparam(one: Hparam) -> str:
+        allowed = one.option.allowed
+        values = allowed if isinstance(allowed, str) else ", ".join(map(str, allowed))
+        return f"`{one.name}`: {values} (default: {one.default})"
+
+    return {
+        name: f"- `{name}`: {one.about} Probabilities: {one.probability}; runs vary with "
+        f"{', '.join(sorted(one.streams))}. Hparams: {'; '.join(map(hparam, one.space))}."
+        for name, one in CLASSIFIERS.items()
+    }
+
+
+def _questions() -> dict[str, str]:
+    """Return what the records of questions say of them, by name."""
+    from manyseed.orchestrator.results.questions.registry import known
+
+    return {
+        name: f"- `{name}`: {one.asks} (from the tables {', '.join(one.tables)})"
+        for name, one in known().items()
+    }
 
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -8,29 +8,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from manyseed.orchestrator.cli import arguments
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     alone,
     argument,
+    optional,
     require_outside,
     switch,
     takes,
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
+    bar,
     console,
     counted,
     print_json,
     say,
     say_next,
     say_training,
+    shards_done,
     size,
 )
-from manyseed.orchestrator.cli.progress import bar, shards_done
 from manyseed.orchestrator.cli.status import print_values
 from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
@@ -308,30 +308,23 @@ def import_(
         "Predictions, or folders of them; before these, optionally, an import to add to.",
     ),
     out: Path | None = written_to("The new directory.", "--out", metavar="DIR"),
-    classifier: list[str] | None = typer.Option(
-        None,
-        metavar="NAME|NAME=FILE",
-        help="The classifier's name; or, once for each file, a classifier and its file.",
-        show_default="imported",
+    classifier: list[str] | None = optional(
+        "NAME|NAME=FILE",
+        "The classifier's name; or, once for each file, a classifier and its file.",
+        shown="imported",
     ),
-    columns: list[str] | None = typer.Option(
-        None,
-        metavar="OURS=THEIRS,…",
-        help="The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}'.",
-        show_default=False,
+    columns: list[str] | None = optional(
+        "OURS=THEIRS,…",
+        "The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}'.",
     ),
-    key: list[str] | None = typer.Option(
-        None,
-        metavar="OURS=THEIRS,…",
-        help="The names of entries in NPZ and PyTorch files: scores=preds,y_true=targets.",
-        show_default=False,
+    key: list[str] | None = optional(
+        "OURS=THEIRS,…",
+        "The names of entries in NPZ and PyTorch files: scores=preds,y_true=targets.",
     ),
-    map_: Path | None = typer.Option(
-        None,
+    map_: Path | None = optional(
+        "FILE",
+        "A TOML file with any of these options, for files of one kind: name, columns, key, …",
         "--map",
-        metavar="FILE",
-        help="A TOML file with any of these options, for files of one kind: name, columns, key, …",
-        show_default=False,
     ),
     **options: Any,
 ) -> None:
@@ -482,10 +475,9 @@ def rerun(
         "[RUN]", "Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best."
     ),
     check: bool = switch("--check", "Exit code 1 unless it is equal bit for bit."),
-    save: Path | None = typer.Option(
-        None,
-        metavar="FILE|FOLDER",
-        help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
+    save: Path | None = optional(
+        "FILE|FOLDER",
+        "Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
         "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "
         "status DIR RUN says how to read it.",
     ),

@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     only_with,
+    optional,
     switch,
     takes,
     written_to,
@@ -29,6 +30,7 @@ from manyseed.orchestrator.cli.output import (
     counted,
     dry_plan,
     duration,
+    one_core,
     print_frame,
     print_json,
     print_table,
@@ -37,13 +39,12 @@ from manyseed.orchestrator.cli.output import (
     say_notes,
     size,
 )
-from manyseed.orchestrator.cli.progress import one_core
 from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.budget import BudgetedDesign, Limit
     from manyseed.orchestrator.plans.change import Change
+    from manyseed.orchestrator.plans.cost import BudgetedDesign, Limit
     from manyseed.orchestrator.submissions.forecast import Placement
     from manyseed.slurm.profile import Profile
 
@@ -61,18 +62,13 @@ def plan(
     out: Out = None,
     settings: Settings = None,
     dry_run: bool = switch("--dry-run", "Show the plan; write nothing.", "-n"),
-    walltime: str | None = typer.Option(
-        None,
-        metavar="TIME",
-        help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
-        show_default=False,
+    walltime: str | None = optional(
+        "TIME", "Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12."
     ),
-    budget: str | None = typer.Option(
-        None,
-        metavar="LIMIT,…",
-        help="Plan the largest design that costs no more in all: 500gpuh, 1000coreh, 200GB, "
+    budget: str | None = optional(
+        "LIMIT,…",
+        "Plan the largest design that costs no more in all: 500gpuh, 1000coreh, 200GB, "
         "10000files. Runs are cut first, then repeats.",
-        show_default=False,
     ),
     fetching: bool = switch(
         "--fetch", "Only fetch and prepare the data, once, on a machine that can reach it."
@@ -80,19 +76,17 @@ def plan(
     searching: bool = switch(
         "--tune", 'Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.'
     ),
-    dropping: str | None = typer.Option(
-        None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
+    dropping: str | None = optional(
+        "SQL", "Of a sweep DIR: remove these cells for good.", "--drop"
     ),
     yes: bool = switch("--yes", "With --drop: do not ask.", "-y"),
-    cluster: str | None = typer.Option(
-        None,
-        metavar="NAME",
-        help="Say what it takes on this cluster, a profile's name or file: tasks, memory, hours. "
+    cluster: str | None = optional(
+        "NAME",
+        "Say what it takes on this cluster, a profile's name or file: tasks, memory, hours. "
         "With --tune: local, to search here even on a login node.",
-        show_default=False,
     ),
-    workers: int | None = typer.Option(
-        None, min=1, help="With --tune: number of processes.", show_default="the available cores"
+    workers: int | None = optional(
+        "", "With --tune: number of processes.", shown="the available cores", min=1
     ),
     as_json: Json = False,
     **options: Any,
@@ -122,10 +116,9 @@ def plan(
     from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import name_of
-    from manyseed.orchestrator.plans.budget import read
     from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.code import prepare_read
-    from manyseed.orchestrator.plans.cost import beyond
+    from manyseed.orchestrator.plans.cost import beyond, read_budget
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.plans.stacks import choices
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
@@ -153,7 +146,7 @@ def plan(
     profile = None if cluster is None else _profile(cluster)
     settings = [*(settings or [])]
     directory = out or Path(name_of(sweep_file, settings))
-    limits = () if budget is None else read(budget)
+    limits = () if budget is None else read_budget(budget)
     fitted = _fitted(limits, sweep_file, directory, settings) if limits else None
     settings += () if fitted is None else fitted.settings
     require = None if other_recipe else require_code
@@ -231,7 +224,7 @@ def _fitted(
     """Return the largest design within a budget; weights that are absent do not matter for it."""
     from manyseed.jobs.classifiers.features import counting
     from manyseed.orchestrator.grids.loading import read_sweep_file
-    from manyseed.orchestrator.plans.budget import fit
+    from manyseed.orchestrator.plans.cost import fit_budget
     from manyseed.orchestrator.plans.planning import plan_change
 
     def price(further: Sequence[str]) -> dict[str, Any]:
@@ -240,7 +233,7 @@ def _fitted(
     with ExitStack() as stack:
         if not SweepPaths(directory).is_sweep:
             stack.enter_context(counting())
-        return fit(limits, read_sweep_file(sweep_file, settings), price)
+        return fit_budget(limits, read_sweep_file(sweep_file, settings), price)
 
 
 def _profile(name: str) -> Profile:
@@ -479,19 +472,14 @@ def init(
         "Your own code: module:name, a Python file or a script; or a classifier. "
         "By default, several classifiers.",
     ),
-    target: str | None = typer.Option(
-        None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
-    ),
+    target: str | None = optional("COLUMN", "The classes.", shown="the likeliest"),
     out: Path | None = written_to(
         "Where to write it; the sweep takes its name.",
         "--out",
         shown="sweep.toml, named after the data",
     ),
-    named: str | None = typer.Option(
-        None,
-        "--example",
-        metavar="NAME",
-        help="Instead, write an example sweep file or cluster profile.",
+    named: str | None = optional(
+        "NAME", "Instead, write an example sweep file or cluster profile.", "--example"
     ),
     known: bool = switch("--datasets", "Instead, list the datasets known by name."),
     as_json: Json = False,

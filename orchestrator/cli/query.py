@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from manyseed.orchestrator.cli import arguments, formats
 from manyseed.orchestrator.cli.arguments import (
     Bold,
@@ -19,6 +17,7 @@ from manyseed.orchestrator.cli.arguments import (
     Label,
     alone,
     argument,
+    optional,
     require_outside,
     switch,
     takes,
@@ -75,14 +74,12 @@ def query(
     directories: list[Path] = argument(
         "DIR", "The sweep directory; with several, the column sweep names each row's.", ...
     ),
-    limit: int | None = typer.Option(
-        None, min=1, help="Rows to show.", show_default="40 in a table, or all"
-    ),
-    form: str | None = typer.Option(
-        None,
+    limit: int | None = optional("", "Rows to show.", shown="40 in a table, or all", min=1),
+    form: str | None = optional(
+        "",
+        "table, csv, json, markdown, latex (booktabs) or parquet.",
         "--format",
         "-f",
-        help="table, csv, json, markdown, latex (booktabs) or parquet.",
         autocompletion=arguments.formats,
     ),
     output: Path | None = written_to(
@@ -162,10 +159,10 @@ vars(query)["cls"] = QueryCommand
 
 def _require_no_table(directories: list[Path]) -> None:
     """Refuse the name of a table given as a directory."""
-    from manyseed.orchestrator.computing.tables import ALL_TABLES
+    from manyseed.analysis.tables.schema import table_names
 
     for directory in directories[1:]:
-        if str(directory) in ALL_TABLES and not directory.exists():
+        if str(directory) in table_names() and not directory.exists():
             raise UserError(
                 "there is no such directory",
                 file=directory,

@@ -90,7 +90,7 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
 
     Ctrl-C ends only the watching.
     """
-    from manyseed.orchestrator.cli.progress import show
+    from manyseed.orchestrator.cli.output import show
 
     running = sweep.running()
     try:

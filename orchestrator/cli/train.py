@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.arguments import (
     SweepToml,
     alone,
     argument,
+    optional,
     switch,
     takes,
 )
@@ -29,14 +30,15 @@ from manyseed.orchestrator.cli.output import (
     duration,
     print_json,
     print_table,
+    resumable,
     say,
     say_next,
     say_notes,
     say_steps,
     say_training,
+    show,
     size,
 )
-from manyseed.orchestrator.cli.progress import resumable, show
 from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unreadable
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
@@ -407,12 +409,11 @@ def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
 def cancel(
     directory: Directory,
     hold: bool = switch("--pause", "Hold tasks that wait in the queue, until resume."),
-    parallelism: int | None = typer.Option(
-        None,
+    parallelism: int | None = optional(
+        "N",
+        "End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
         "--throttle",
-        metavar="N",
         min=0,
-        help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
     ),
     **options: Any,
 ) -> None:

@@ -36,7 +36,7 @@ from manyseed.analysis.tables.rows import (
     side_by_side,
     std_of,
 )
-from manyseed.analysis.tables.schema import without
+from manyseed.analysis.tables.schema import records, without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not
@@ -105,11 +105,7 @@ def effects_of_cells(tables: Tables) -> pl.DataFrame:
     return (
         effects(tables, ["cell", "reference_cell"])
         .rename({"delta_lo": "delta"})
-        .select(
-            *("cell", "axis", "level", "reference", "reference_cell", "metric", "difference", "sd"),
-            *("n_test_sets", "n_identical", "over", "freedom", "low", "high", "p", "comparisons"),
-            *("p_holm", "probe", "delta"),
-        )
+        .select("cell", *records()[EFFECTS].columns, "probe", "delta")
     )
 
 
@@ -174,7 +170,7 @@ def described(
     }
 
 
-CURVE_KEY = ["cell", "repeat_index", "trained_epoch"]
+CURVE_KEY = records()[CURVES].key
 CURVE_ARRAYS = (*arrays.CURVES, "trained_epoch")
 
 

@@ -17,6 +17,7 @@ from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
 from manyseed.analysis.questions.howmany import RunsNeeded, seconds_per_run
 from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
 from manyseed.orchestrator.computing.conventions import why_not
 from manyseed.orchestrator.computing.inputs import KEY, Published, check_checksums, published
@@ -324,8 +325,7 @@ def _write(
     if merged.is_empty():
         file.unlink(missing_ok=True)
         return
-    order = [column for column in (*REPEAT, "size", "draw") if column in merged.columns]
-    write_result(paths, name, merged.sort(order).lazy(), options)
+    write_result(paths, name, merged.sort(records()[name].key).lazy(), options)
 
 
 def _with_digest(ensembles: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:

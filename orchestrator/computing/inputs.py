@@ -17,8 +17,8 @@ from polars import selectors as cs
 
 from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.analysis.options import SNAPSHOTS, Options
-from manyseed.analysis.tables.rows import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables
-from manyseed.analysis.tables.schema import cells, ordered
+from manyseed.analysis.tables.rows import EPOCH, REPEAT, REPEAT_KEY, Tables
+from manyseed.analysis.tables.schema import cells, ordered, records
 from manyseed.analysis.version import code_version
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.ensembling.methods import MEMBER_ARRAYS, SIZE_ARRAYS, sizes
@@ -139,7 +139,7 @@ class Held:
                 again = f"remove it, then: {command('analyze', self.paths.directory)}"
                 held = read_parquet(file, wanted, list(wanted), again)
                 parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
-            frames[name] = ordered(pl.concat(parts), ORDER[name])
+            frames[name] = ordered(pl.concat(parts), records()[name].key)
         runs, pairs, repeats = frames.values()
         return Tables(runs, pairs, repeats, cells(repeats))
 
@@ -155,7 +155,6 @@ class Held:
 def parted(
     paths: SweepPaths,
     table: str,
-    schema: Mapping[str, Any],
     groups: Iterable[tuple[Predictions, pl.DataFrame]],
     options: Options,
     *,
@@ -163,14 +162,14 @@ def parted(
 ) -> tuple[list[pl.DataFrame], list[tuple[int, Predictions]]]:
     """Split a further table into current rows on disk and runs that must be computed.
 
-    `schema`: the table's columns and types. `groups`, iterable of (Predictions, frame): the
-    finished runs, and the repeats (columns `KEY`) that have not changed since they were analysed.
+    `groups`, iterable of (Predictions, frame): the finished runs, and the repeats (columns `KEY`)
+    that have not changed since they were analysed.
     `newest`: whether the table has only the last snapshot.
 
     Returns `rest`, list of (int, Predictions): for each group and snapshot, its epoch and the runs
     of all other repeats.
     """
-    held = still_held(paths, table, schema)
+    held = still_held(paths, table, [*records()[table].types])
     kept, rest = [], []
     for predictions, same in groups:
         positions = predictions.positions(options)
@@ -184,14 +183,15 @@ def parted(
     return kept, rest
 
 
-def still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
-    """Return a further table on disk; None if it is not the last analysis's."""
+def still_held(paths: SweepPaths, table: str, columns: Sequence[str]) -> pl.DataFrame | None:
+    """Return these columns of a further table on disk; None if it is not the last analysis's."""
     file = paths.table(table)
     try:
         require_intact(file)
         if Analysis.read(paths).tables.get(table) != checksum(file):
             return None
-        return read_parquet(file, schema, list(schema)).select(list(schema))
+        types = {name: records()[table].types[name] for name in columns}
+        return read_parquet(file, types, columns).select(columns)
     except (FileNotFoundError, DamagedFile):
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -16,12 +16,12 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.questions import margins, members, points, tace
+from manyseed.analysis.questions import margins, members, points
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves, run_curves, scores
 from manyseed.analysis.tables.rows import CELL_KEY, IS_METHOD, REPEAT, RUN
-from manyseed.analysis.tables.schema import together
+from manyseed.analysis.tables.schema import records, together
 from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.computing.inputs import KEY, Published, parted, still_held
 from manyseed.orchestrator.computing.tables import (
@@ -102,7 +102,7 @@ def responses(
     conditions = Conditions.read(paths)  # only here is the sweep file needed
     cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
     known = cells.join(pl.concat(of_runs), on="cell", how="inner", maintain_order="left")
-    known = known.sort(*_RUN, "transform", "layer", maintain_order=True)
+    known = known.sort(records()[RESPONSES].key, maintain_order=True)
     known = known.with_columns(excluded=excluded(conditions.least_train_accuracy))
     given = conditions.given
     hparams = [
@@ -204,23 +204,26 @@ def measured(
     that have not changed since they were analysed. `sets`: by which cell the points of each cell
     go. `scheduler` and `workers`: as in `analysis.graph.chunks.compute`.
 
-    Returns the tables uncertainty, tace, margins and points, with the columns `SCHEMA` of
-    `members`, `tace`, `margins` and `points`. The first three are empty if calibrated metrics, or
-    α̂, were not asked for.
+    Returns the tables uncertainty, tace, margins and points, the last without `points.COMPARED`.
+    The first three are empty if calibrated metrics, or α̂, were not asked for.
     """
-    makers: dict[str, Any] = {UNCERTAINTY: members, TACE: tace, MARGINS: margins}
+    makers: dict[str, Callable[[Predictions, Options], list[Delayed]]] = {
+        UNCERTAINTY: members.build,
+        TACE: members.build_tace,
+        MARGINS: margins.build,
+    }
     tasks: dict[str, list[Delayed]] = {}
     kept: dict[str, list[pl.DataFrame]] = {}
-    for name, table in makers.items():
+    for name, build in makers.items():
         newest = name != MARGINS
-        kept[name], rest = parted(paths, name, table.SCHEMA, groups, options, newest=newest)
+        kept[name], rest = parted(paths, name, groups, options, newest=newest)
         tasks[name] = [
             task
             for epoch, predictions in rest
-            for task in table.build(predictions, replace(options, snapshots=(epoch,)))
+            for task in build(predictions, replace(options, snapshots=(epoch,)))
         ]
-    makers[POINTS], kept[POINTS], tasks[POINTS] = points, [], []
-    held = still_held(paths, POINTS, points.SCHEMA)
+    kept[POINTS], tasks[POINTS] = [], []
+    held = still_held(paths, POINTS, [*points.SCHEMA])
     for predictions, same in groups:
         current = None if held is None else _current(held, predictions, same, sets, options)
         if current is None:
@@ -230,9 +233,11 @@ def measured(
     computed = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
     return {
         name: together(
-            [*kept[name], *islice(computed, len(tasks[name]))], table.SCHEMA, table.ORDER
+            name,
+            [*kept[name], *islice(computed, len(tasks[name]))],
+            but=points.COMPARED if name == POINTS else (),
         )
-        for name, table in makers.items()
+        for name in tasks
     }
 
 

@@ -18,7 +18,7 @@ from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import CALIBRATION, Options, is_own
 from manyseed.analysis.tables.rows import PAIR_KEY
-from manyseed.analysis.tables.schema import records
+from manyseed.analysis.tables.schema import records, table_names
 from manyseed.orchestrator.disk.parquet import (
     checksum,
     damage_named,
@@ -145,32 +145,10 @@ PARTS = ("runs", "pairs", "repeats")
 TABLES = (*PARTS, "cells", "sources", "ranking")  # tables that `analyze` always writes
 
 ENSEMBLES, DRAWS = DRAWN  # the single ensembles are those that the first summarises
-
-MARGINS = "margins"  # written by `analyze` if α̂ was asked for and margins were kept
-
-POINTS = "points"  # written by `analyze`, but not by its earlier versions
-
-CURVES = "curves"  # written by `analyze` if learning curves were kept
-
+MARGINS, CURVES = "margins", "curves"
+POINTS, EFFECTS, VARIANCE = "points", "effects", "variance"  # earlier versions wrote none
 UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
-"""Written by `analyze` if calibrated metrics were asked for and runs differ."""
-
 RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
-"""Written by `analyze` if response curves were measured."""
-
-DRAWN_TABLES = (
-    *(ENSEMBLES, DRAWS, MARGINS, CURVES, UNCERTAINTY, DEE, TACE),
-    *(RESPONSES, RESPONSE_CURVES, CMI),
-)
-"""Further tables that figures and the page show."""
-
-WITHOUT_REPEATS = (ENSEMBLES, DRAWS, CURVES, RESPONSE_CURVES)
-"""Tables in which metrics that compare runs need not be limited to repeats that vary."""
-
-WITHOUT_COPIES = (*WITHOUT_REPEATS, UNCERTAINTY, DEE, TACE)
-"""Tables without rows of copies: their rows are neither runs nor comparisons of runs."""
-
-EFFECTS, VARIANCE = "effects", "variance"  # written by `analyze`, but not by its earlier versions
 
 OF_EFFECT = ("axis", "level", "reference", "metric")  # columns that effects are never averaged over
 
@@ -186,21 +164,17 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 }
 
 
-FURTHER = (
-    *(ENSEMBLES, DRAWS, MARGINS, POINTS, CURVES, EFFECTS, VARIANCE),
-    *(RESPONSES, RESPONSE_CURVES, CMI, UNCERTAINTY, DEE, TACE),
-)
-"""Tables that may be absent; their records say how to get them."""
-
-ALL_TABLES = (*TABLES, *FURTHER)
-
-
 class UnknownTable(UserError, KeyError):
     """A name of which there is no table; a KeyError, as of any mapping."""
 
 
+def may_be_absent(table: str) -> bool:
+    """Return whether it is a table that not every sweep has: its record says how to get it."""
+    return table in table_names() and bool(records()[table].how)
+
+
 def further(table: str, plan: SweepPaths | None) -> str:
-    """Return how to get a table of `FURTHER`; `plan` is the sweep, if known."""
+    """Return how to get a table that may be absent; `plan` is the sweep, if known."""
     how = records()[table].how
     return how if plan is None else how.replace(" DIR", f" {shlex.quote(str(plan.directory))}")
 
@@ -269,7 +243,7 @@ class Results(Mapping[str, pl.DataFrame]):
     def _file(self, table: str) -> Path:
         if table in self._files:
             return self._files[table]
-        if table in FURTHER:
+        if may_be_absent(table):
             raise UnknownTable(
                 "is absent", key="table", value=table, remedy=further(table, self.plan)
             )
@@ -349,12 +323,11 @@ def read_results(paths: SweepPaths) -> Results:
             remedy=f"compute them with: {command('analyze', paths.directory)}",
         )
     drawn = (ENSEMBLES, DRAWS)
-    names = [name for name in DRAWN_TABLES if name not in drawn]
+    names = [name for name in table_names() if name not in (*TABLES, *drawn)]
     # a recorded table whose file is missing is reported as damage on access
     known = {*record.tables} or {name for name in names if paths.table(name).exists()}
     known |= {n for n in drawn if paths.ensembles_mark.exists() or paths.table(n).exists()}
-    further = (EFFECTS, VARIANCE, POINTS, *DRAWN_TABLES)
-    files |= {name: paths.table(name) for name in further if name in known}
+    files |= {name: paths.table(name) for name in (*drawn, *names) if name in known}
     return Results(files, record.tables, remedy(paths), paths)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.jobs import datasets, hparams, images, perturb
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets.openml_task import SUITE as OPENML_SUITE
+from manyseed.jobs.datasets.openml import SUITE as OPENML_SUITE
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE
 from manyseed.jobs.hparams.grid import is_written
 from manyseed.jobs.run import SOURCES_OF_RANDOMNESS

@@ -25,9 +25,8 @@ from manyseed.jobs.datasets.function import OPTION as DATA
 from manyseed.jobs.datasets.parts import TEST_FILE
 from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.hparams import Hparam
+from manyseed.jobs.hparams import SPACE_VERSION, Hparam
 from manyseed.jobs.hparams.grid import is_written, read, written
-from manyseed.jobs.hparams.perturb import SPACE_VERSION
 from manyseed.orchestrator.errors import (
     UserError,
     meant,

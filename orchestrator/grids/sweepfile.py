@@ -30,6 +30,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, Convention, check
 from manyseed.jobs.checks import Option
+from manyseed.jobs.response import OPTIONS as MEASURED
 
 LARGEST = 2**63 - 1
 """The largest integer in TOML, which has 64 bits."""
@@ -120,7 +121,6 @@ def _patterns(value: Any) -> Any:
 
 Text = Annotated[str, _By(Option())]
 Flag = Annotated[bool, _By(Option(kind=bool))]
-Whole = Annotated[int, _By(Option(kind=int))]
 Models = Annotated[
     StrictBool | Annotated[StrictStr, Field(min_length=1)], BeforeValidator(_flag_or_condition)
 ]
@@ -243,25 +243,25 @@ class Grid(_Table):
     """Fits that share a test set, in each cell of this grid; by default the file's number."""
 
 
-class Response(_Table):
-    """Response curves of every trained model; changes no prediction."""
+def _by(name: str, option: Option) -> Any:
+    """Return the field of an option that `jobs` declares; None where it is not given."""
+    before = [BeforeValidator(_list)] if option.kind is list else []
+    default = ... if name == "transforms" else None
+    return Annotated[Any, _By(option), *before], Field(default, description=option.about)
 
-    transforms: Texts
-    """"intra", "inter", and for images such as "rotate:90", "shift-x:0.25", "colour:0.25"."""
-    layers: Annotated[list[Whole], BeforeValidator(_list)] | None = None
-    """Layers on whose output intra and inter act: 0 the input, 1 a network's first block."""
-    rows: Number | None = None
-    """Training rows in a sample: a number or a share."""
-    batch: Whole | None = None
-    """Rows within which pairs are formed."""
-    draws: Whole | None = None
-    """Number of samples."""
-    magnitudes: Whole | None = None
-    """Points on the curve of a transform with both signs."""
-    pair_magnitudes: Whole | None = None
-    """Points on a curve of intra; inter has one less."""
-    dbi: Flag | None = None
-    """Whether to compute the Davies–Bouldin index of the first block's outputs, too."""
+
+if TYPE_CHECKING:
+    _Measured = _Table
+else:
+    _Measured = create_model(
+        "Measured",
+        __base__=_Table,
+        **{name: _by(name, option) for name, option in MEASURED.items()},
+    )
+
+
+class Response(_Measured):
+    """Response curves of every trained model; changes no prediction."""
 
     given: Texts | None = None
     """Hparams of the grids that conditional mutual information conditions on; by default all."""

@@ -33,7 +33,7 @@ from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.journal import encode_row
 from manyseed.orchestrator.store.metadata import consolidate
-from manyseed.orchestrator.store.schema import GroupSpec, planned_group
+from manyseed.orchestrator.store.schema import UNSIZED, GroupSpec, planned_group
 from manyseed.orchestrator.store.shards import replacing_shard
 from manyseed.orchestrator.store.testsets import write_splits
 
@@ -216,7 +216,7 @@ def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
 
 def group_of(source: PredictionFile, number: int) -> GroupSpec:
     """Return the group for a source's runs, with this number."""
-    return planned_group(
+    spec = GroupSpec(
         number=number,
         dataset=source.dataset,
         classifier=source.classifier,
@@ -226,9 +226,9 @@ def group_of(source: PredictionFile, number: int) -> GroupSpec:
         scores=source.keep,
         dtype=source.dtype,
         probability=source.probability,
-        repeats=len(source.y_true),
-        runs=len(source.runs),
+        **UNSIZED,
     )
+    return planned_group(spec, repeats=len(source.y_true), runs=len(source.runs))
 
 
 def cells_of(

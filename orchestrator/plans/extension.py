@@ -37,7 +37,7 @@ from manyseed.orchestrator.store.coordinates import (
     TooLarge,
     of_members,
 )
-from manyseed.orchestrator.store.schema import GroupSpec, own_name, planned_group
+from manyseed.orchestrator.store.schema import UNSIZED, GroupSpec, own_name, planned_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ def _spec(
         name = method_of(ensembling) or NONE
         if not where or may_be_met(where, dataset, classifier, name):
             further = with_parameters(further, canonicals, info, classifier, where)
-    return planned_group(
+    spec = GroupSpec(
         number=number,
         dataset=dataset,
         classifier=classifier,
@@ -367,8 +367,6 @@ def _spec(
         scores=scores,
         dtype=dtype,
         probability=model.probability,
-        repeats=planned[0],
-        runs=planned[1],
         curves=bool(keep.curves and model.snapshots),
         ensembling=ensembling,
         optional=further.optional,
@@ -376,4 +374,6 @@ def _spec(
         response=further.response,
         parameters=further.parameters,
         parameters_where=further.parameters_where,
+        **UNSIZED,
     )
+    return planned_group(spec, repeats=planned[0], runs=planned[1])

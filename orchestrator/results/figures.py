@@ -12,14 +12,13 @@ import polars as pl
 from manyseed.analysis import Refused
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
-from manyseed.analysis.figures.kind import FigureTables
+from manyseed.analysis.figures.kind import FURTHER, FigureTables
 from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
-    DRAWN_TABLES,
     Results,
     read_analysis,
     read_results,
@@ -238,7 +237,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     tables = once(tables)
     further: dict[str, pl.DataFrame | None] = {
         name: _of_cells(results[name], tables.cells) if name in results else None
-        for name in DRAWN_TABLES
+        for name in FURTHER
     }
     meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
     every = of_cells(every, tables.cells.select("cell").unique())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis.counts import below
+from manyseed.analysis.figures.kind import FURTHER
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
 from manyseed.analysis.questions.points import by_point
 from manyseed.analysis.questions.question import Answer
@@ -22,7 +23,6 @@ from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.averaging import compared
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
-    DRAWN_TABLES,
     ENSEMBLES,
     POINTS,
     VARIANCE,
@@ -195,7 +195,7 @@ def report(
     of = identity(paths, results, record)  # before the tables are read
     tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     options = record.conventions(paths)
-    shown = {table: results.get(table) for table in DRAWN_TABLES}
+    shown = {table: results.get(table) for table in FURTHER}
     if of and of["tables"] != checksums(paths, results):
         of = None  # an analysis ended meanwhile
     figures = kept(paths, of)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -395,47 +395,31 @@ WASTE = 0.1
 """Maximum number of unused rows in the last inner chunk, as a fraction of the planned runs."""
 
 
-def planned_group(
-    *,
-    number: int,
-    dataset: str,
-    classifier: str,
-    samples: int,
-    class_names: tuple[str, ...],
-    epochs: tuple[int, ...] = (0,),
-    scores: Keep = "margin",
-    dtype: ScoreType = "float32",
-    probability: Probability = "softmax",
-    repeats: int = 1,
-    curves: bool = False,
-    optional: tuple[OptionalArray, ...] = (),
-    coordinates: tuple[Coordinate, ...] = (),
-    ensembling: str = "",
-    response: str = "",
-    parameters: str = "",
-    parameters_where: str = "",
-    runs: int | None = None,
-) -> GroupSpec:
-    """Describe a group, and choose the lengths of its shards and chunks.
+UNSIZED: Mapping[str, Any] = {"shard_length": 1, "chunk_length": 1, "split_length": 1}
+"""Lengths of a group before `planned_group` chooses them."""
+
+
+def planned_group(spec: GroupSpec, *, repeats: int = 1, runs: int | None = None) -> GroupSpec:
+    """Choose the lengths of a group's shards and chunks.
 
     Shards hold about 1000 runs, or fewer if one array of a shard would exceed 256 MB. Chunks hold
     at least 1 MiB of labels, unless chunks of scores would exceed 64 MiB. If the last chunk would
     be mostly empty with the planned number of runs, chunks are shorter: as long as possible with
     empty rows for at most a tenth of the runs, but at least 1 MiB of the largest array.
 
-    `number`, `dataset`, `classifier`, `samples`, `class_names`, `epochs`, `scores`, `dtype` and
-    `probability`: see `GroupSpec`, likewise `curves` to `parameters_where`. `repeats`: number of
-    test sets. `runs`: number of planned runs.
+    `repeats`: number of test sets. `runs`: number of planned runs.
     """
-    points = samples * len(epochs)
-    smallest = points * itemsize(label_dtype(len(class_names)))
-    columns = {"all": len(class_names), "margin": 1, "none": 0}[scores]
-    largest = max(smallest, points * columns * itemsize(dtype), *map(_row_bytes, optional))
-    index = samples * itemsize("int64")
+    points = spec.samples * len(spec.epochs)
+    smallest = points * itemsize(label_dtype(spec.n_classes))
+    columns = {"all": spec.n_classes, "margin": 1, "none": 0}[spec.scores]
+    largest = max(
+        smallest, points * columns * itemsize(spec.dtype), *map(_row_bytes, spec.optional)
+    )
+    index = spec.samples * itemsize("int64")
     if index > CODEC_BYTES or largest > RECORD_BYTES or smallest > CODEC_BYTES:
         raise ValueError(
-            f"{samples:,} points in a test set, at {len(epochs):,} snapshots and of "
-            f"{len(class_names):,} classes, are more than a run can store"
+            f"{spec.samples:,} points in a test set, at {len(spec.epochs):,} snapshots and of "
+            f"{spec.n_classes:,} classes, are more than a run can store"
         )
     target = max(1, min(SHARD_RUNS, SHARD_BYTES // largest))
     least = math.ceil(CHUNK_BYTES / largest)
@@ -443,28 +427,9 @@ def planned_group(
     chunks = max(1, target // max(wanted, least))
     if runs is not None:
         chunks = _fitting(runs, target, chunks, max(1, target // least))
-    chunk_length = round(target / chunks)
-    return GroupSpec(
-        number=number,
-        dataset=dataset,
-        classifier=classifier,
-        samples=samples,
-        class_names=tuple(class_names),
-        epochs=tuple(epochs),
-        scores=scores,
-        dtype=dtype,
-        probability=probability,
-        shard_length=chunks * chunk_length,
-        chunk_length=chunk_length,
-        split_length=max(1, min(repeats, SPLIT_BYTES // index)),
-        curves=curves,
-        optional=tuple(optional),
-        coordinates=tuple(coordinates),
-        ensembling=ensembling,
-        response=response,
-        parameters=parameters,
-        parameters_where=parameters_where,
-    )
+    chunk = round(target / chunks)
+    split = max(1, min(repeats, SPLIT_BYTES // index))
+    return replace(spec, shard_length=chunks * chunk, chunk_length=chunk, split_length=split)
 
 
 def _row_bytes(array: OptionalArray) -> int:

@@ -18,8 +18,6 @@ from manyseed.slurm.processes import fingerprint, is_alive, user_name
 from manyseed.slurm.profile import home, user_folder
 from manyseed.slurm.testcluster.settings import NAME, Ports, Settings, write
 
-__all__ = ["NAME", "MissingPackages", "Settings", "TestCluster"]
-
 PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
@@ -356,6 +354,3 @@ def kill(pids: Iterable[int]) -> None:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-
-__all__ = ["NAME", "MissingPackages", "Settings", "TestCluster"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from manyseed.orchestrator.asking.accessor import Runs
+import xarray as xr
+
+from manyseed.orchestrator.store.lazy import Runs
 
 __all__ = ["Runs"]
+
+xr.register_dataset_accessor("manyseed")(Runs)

@@ -14,7 +14,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures import uncertainty as drawn
 from manyseed.analysis.graph.chunks import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import tace
+from manyseed.analysis.questions import members
 from manyseed.analysis.tables.schema import together
 from manyseed.analysis.uncertainty import calibration_errors, calibration_splits
 from tests.analysis.samples import noisy, predictions, regular
@@ -24,8 +24,8 @@ OPTIONS = Options(calibration=True, resamples=2, tace_threshold=0.05, tace_bins=
 
 
 def measured(given, options=OPTIONS):
-    found = compute_all(tace.build(given, options), scheduler="synchronous")
-    return together(found, tace.SCHEMA, tace.ORDER)
+    found = compute_all(members.build_tace(given, options), scheduler="synchronous")
+    return together("tace", found)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False):
@@ -99,7 +99,7 @@ def test_copies_and_runs_without_numbers_are_left_out():
     score, y_true, runs = sample()
     found = measured(predictions(score, y_true, runs, keep="all"), limited)
     assert found.select("members", "n_runs").unique().sort("members").rows() == [(1, 2), (2, 1)]
-    assert tace.build(predictions(score, y_true, runs, keep="all"), Options()) == []
+    assert members.build_tace(predictions(score, y_true, runs, keep="all"), Options()) == []
 
 
 POINTS = 6000  # bins of all sizes are of even numbers of points
@@ -112,7 +112,7 @@ def test_planted_small_probabilities_count_below_their_threshold_alone():
     bold = np.full((POINTS, 12), 1e-9)
     bold[:, 0], bold[:, 1] = 0.56, 0.44
     values = [
-        calibration_errors(np.log(p), BALANCED, (0.0, 0.01), tace.BINS) for p in (timid, bold)
+        calibration_errors(np.log(p), BALANCED, (0.0, 0.01), members.BINS) for p in (timid, bold)
     ]
     np.testing.assert_allclose(values[0], [[0.18 / 12] * 7, [0.09 / 12] * 7], atol=1e-6)
     np.testing.assert_allclose(values[1], 0.12 / 12, atol=1e-6)  # so the order turns

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.datasets.split import split, subsample
-from manyseed.jobs.hparams.perturb import SPACE_VERSION
+from manyseed.jobs.hparams import SPACE_VERSION
 from manyseed.jobs.run import LATER, Cell, canonical_json, identity, raw, stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "identity.md"

@@ -8,8 +8,8 @@ import pytest
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import resolve
+from manyseed.jobs.hparams import SPACE_VERSION, draw
 from manyseed.jobs.hparams.kinds import Continuous
-from manyseed.jobs.hparams.perturb import SPACE_VERSION, draw
 from manyseed.jobs.run import MachineError, Run, stream
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.tuning import Draw, best, drawn, evaluate, n_draws, search_id, validation

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+from manyseed.analysis.tables.schema import table_names
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("orchestrator", "jobs", "slurm", "analysis")
@@ -81,6 +84,27 @@ def test_the_page_of_the_design_names_every_module() -> None:
     for room in FOUND:
         there[room] &= said[room]
     assert said == there
+
+
+def test_the_page_of_the_design_orders_rooms_as_the_contracts_do() -> None:
+    text = (ROOT / "docs" / "design.md").read_text()
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    for begins, contract in zip(
+        ("orchestrator, from the top", "its store", "analysis"),
+        settings["contracts"][1:],
+        strict=True,
+    ):
+        said = re.search(rf"^- {begins}: (.*(?:\n  .*)*)", text, re.MULTILINE)
+        assert said is not None, begins
+        layers = [{*re.findall(r"`(\w+)`", layer)} for layer in said[1].split("·")]
+        assert layers == [{*re.findall(r"\w+", layer)} for layer in contract["layers"]], begins
+
+
+def test_the_page_of_the_design_lists_every_result_table() -> None:
+    text = (ROOT / "docs" / "design.md").read_text()
+    said = re.search(r"^  results/ +(.*?)\.parquet", text, re.MULTILINE | re.DOTALL)
+    assert said is not None
+    assert {*re.findall(r"\w+", said[1])} == {*table_names()}
 
 
 def test_no_module_needs_itself() -> None:

@@ -216,6 +216,8 @@ def test_a_further_way_of_asking_needs_a_name_of_its_own(measured: Sweep, tmp_pa
             sweep.respond({}, name=name, workers=1)
     with pytest.raises(UserError, match="rotate:200"):
         sweep.respond({"transforms": ["rotate:200"]}, workers=1)
+    with pytest.raises(UserError, match=r"(?s)rowz = 3: unknown key.*rows"):
+        sweep.respond({"transforms": ["intra"], "rowz": 3})
     with pytest.raises(UserError, match=r"^layers = "):
         sweep.respond({"layers": [2]}, workers=1)
 

@@ -13,7 +13,7 @@ from manyseed.analysis.graph.chunks import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import members
 from manyseed.analysis.questions.dee import check, compared, curves, gains, worths
-from manyseed.analysis.tables.schema import together
+from manyseed.analysis.tables.schema import records, together
 from manyseed.analysis.uncertainty import calibration_splits, orders
 from tests.analysis.samples import noisy, predictions, regular
 from tests.analysis.uncertainty.test_temperature import cll_slow
@@ -23,7 +23,7 @@ OPTIONS = Options(calibration=True, deep_draws=3, resamples=2)
 
 def measured(given, options=OPTIONS):
     found = compute_all(members.build(given, options), scheduler="synchronous")
-    return together(found, members.SCHEMA, members.ORDER)
+    return together("uncertainty", found)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False, noise=1.5):
@@ -105,7 +105,7 @@ def table(by_cell):
         for size, mean in enumerate(means, start=1)
         for draw in (0, 1)
     ]
-    types = {name: members.SCHEMA[name] for name in rows[0]}
+    types = {name: records()["uncertainty"].types[name] for name in rows[0]}
     return pl.DataFrame(rows, schema=types)
 
 

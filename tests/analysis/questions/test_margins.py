@@ -15,7 +15,7 @@ from manyseed.analysis.graph import chunks
 from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import margins
-from manyseed.analysis.questions.margins import EDGES, ORDER, over_repeats
+from manyseed.analysis.questions.margins import EDGES, over_repeats
 from manyseed.analysis.tables.schema import records, together
 from tests.analysis.documented import documented
 from tests.analysis.samples import margins as true_margins
@@ -27,7 +27,7 @@ KEY = ["cell", "epoch", "repeat_index"]
 
 def counted(of, options=OPTIONS):
     found = compute_all(margins.build(of, options), scheduler="synchronous")
-    return together(found, margins.SCHEMA, margins.ORDER)
+    return together("margins", found)
 
 
 def slow(values):
@@ -214,7 +214,7 @@ def test_edges_are_fixed():
     assert (np.diff(EDGES) > 0).all()
     assert (-EDGES[::-1] == EDGES).all()
     assert EDGES[-1] == pytest.approx(math.sinh(12) / 4)
-    assert sorted(ORDER[:3]) == sorted(KEY)
+    assert sorted(records()["margins"].key[:3]) == sorted(KEY)
 
 
 @pytest.mark.parametrize("table", ["margins", "ensemble_draws"])

@@ -34,7 +34,7 @@ def drawn_index(rng, repeats, n_test, n_samples):
 def counted(given, sets=None, options=OPTIONS):
     sets = sets or {cell: cell for cell in given.runs["cell"].unique()}
     found = compute_all(points.build(given, options, sets), scheduler="synchronous")
-    return together(found, points.SCHEMA, points.ORDER)
+    return together("points", found, points.COMPARED)
 
 
 def slow(label, margin, y_true, index, runs, sets, names):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.hparams import Categorical, Continuous
+from manyseed.orchestrator.cli import guide
+from tests.jobs.classifiers.test_golden import GOLDEN
 
 PROBABILITIES = {"softmax": "softmax", "ovr": "sigmoid", "none": "none"}
 PAGE = (Path(__file__).parents[3] / "docs" / "classifiers.md").read_text()
@@ -32,7 +35,7 @@ def row(hparam):
 
 def test_hparam_tables_are_the_spaces():
     tables = dict(re.findall(r"<!-- hparams: (\S+) -->\n\|.*\n\|.*\n((?:\|.*\n)+)", PAGE))
-    assert set(tables) == set(classifiers.names())
+    assert set(tables) == set(GOLDEN["classifiers"])
     for name, table in tables.items():
         rows = [tuple(line.strip("|").split("|")) for line in table.splitlines()]
         written = [tuple(cell.strip() for cell in cells) for cells in rows]
@@ -44,8 +47,24 @@ def test_hparam_tables_are_the_spaces():
 
 def test_every_classifier_has_its_row():
     rows = dict(re.findall(r"^\| `(\S+)` \| (.*) \|$", PAGE, re.MULTILINE))
-    for name, record in classifiers.CLASSIFIERS.items():
+    for name in GOLDEN["classifiers"]:
+        record = classifiers.CLASSIFIERS[name]
         _, _, data, _, probability, streams = rows[name].split(" | ")
         assert {one for one in ("init", "batch") if one in streams} == record.streams, name
         assert data.startswith("images") == record.images_only, name
         assert probability.startswith(PROBABILITIES[record.probability]), name
+
+
+def test_other_classifiers_are_told_by_their_records(monkeypatch):
+    assert guide.completed("start", "# Start") == "# Start"
+    known = guide.completed("classifiers", PAGE)
+    further = set(classifiers.names()) - set(GOLDEN["classifiers"])
+    assert set(re.findall(r"^- `(\S+)`: \S", known.removeprefix(PAGE), re.MULTILINE)) == further
+    other = replace(classifiers.CLASSIFIERS["xgb"], name="other", about="Trees that are not ours.")
+    monkeypatch.setitem(classifiers.CLASSIFIERS, "other", other)
+    told = guide.completed("classifiers", PAGE).removeprefix(PAGE)
+    assert (
+        "- `other`: Trees that are not ours. Probabilities: softmax; runs vary with batch." in told
+    )
+    for hparam in other.space:
+        assert f"`{hparam.name}`: " in told

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, load, openml_task, resolve, suite
+from manyseed.jobs.datasets import fetch, load, openml, resolve, suite
 from manyseed.jobs.datasets.catalogue import OpenMLEntry
 from manyseed.jobs.datasets.split import split
 from manyseed.jobs.run import MachineError
@@ -61,7 +61,7 @@ def server(
     thread.start()
     address = f"http://127.0.0.1:{running.server_address[1]}"
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
-    monkeypatch.setattr(openml_task, "API", f"{address}/json")
+    monkeypatch.setattr(openml, "API", f"{address}/json")
     openml_cache(tmp_path, DATA, FEATURES, TARGET)
     yield address
     running.shutdown()

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import analyze, progress, status
+from manyseed.orchestrator.cli import analyze, output, status
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import inside, write
 
@@ -243,7 +243,7 @@ def test_who_stops_watching_is_told_where_training_continues(
 ) -> None:
     running = [SimpleNamespace(cluster=name) for name in ("local", "lab", "lab")]
     sweep: Any = SimpleNamespace(running=lambda: running, directory=Path("my runs"))
-    monkeypatch.setattr(progress, "show", interrupt)
+    monkeypatch.setattr(output, "show", interrupt)
     with pytest.raises(typer.Exit):
         status.follow(sweep)
     said = " ".join(capsys.readouterr().err.split())

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import output, progress, status
+from manyseed.orchestrator.cli import output, status
 from manyseed.orchestrator.cli.output import SCHEMA
 from manyseed.orchestrator.progress import watch
 from manyseed.orchestrator.tasks.task import Task
@@ -146,7 +146,7 @@ def test_a_ctrl_c_ends_the_watching_alone(
         shown.append((submission, to))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(progress, "show", interrupted)
+    monkeypatch.setattr(output, "show", interrupted)
     with pytest.raises(typer.Exit) as ended:
         status.follow(sweep, as_json=True)
     assert ended.value.exit_code == 130
@@ -161,14 +161,14 @@ def test_without_a_terminal_a_line_each_minute_is_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = iter(range(0, 1000, 25))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(seconds))
     looks = [watch.Progress(2000, done=n, state="running") for n in range(7)]
     looks.append(watch.Progress(2000, done=1998, failed=2, state="finished"))
     monkeypatch.setattr(watch, "progress", lambda _: looks[0])
     monkeypatch.setattr(watch, "watch", lambda _: iter(looks))
     told = Console(file=io.StringIO(), force_terminal=False, width=200)
     submission: Any = None
-    assert progress.show(submission, told) == looks[-1]
+    assert output.show(submission, told) == looks[-1]
     assert told.file.getvalue().splitlines() == [
         "training, running: 2 of 2,000 runs; 1 min 15 s",
         "training, running: 5 of 2,000 runs; 2 min 30 s",

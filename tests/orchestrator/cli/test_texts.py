@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import answers, output, progress, status
+from manyseed.orchestrator.cli import answers, output, status
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import write
@@ -257,8 +257,8 @@ def test_lines_of_a_nested_cell_keep_its_indent(monkeypatch):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_shards_are_counted_on_a_terminal_alone(monkeypatch, terminal):
     told = console(monkeypatch, terminal=terminal)
-    monkeypatch.setattr(progress, "console", told)
-    with progress.shards_done("verifying") as tell:
+    monkeypatch.setattr(output, "console", told)
+    with output.shards_done("verifying") as tell:
         tell(0, 12)
         tell(12, 12)
     shown = told.file.getvalue()

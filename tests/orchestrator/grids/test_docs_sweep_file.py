@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from manyseed.analysis.options import CONVENTIONS
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.ensembling.methods import METHODS
+from manyseed.jobs.response import OPTIONS
 from manyseed.orchestrator.grids.sweepfile import (
     AnalysisTable,
     ClassifierTable,
@@ -66,6 +68,13 @@ def test_the_conventions_are_told_as_they_are_declared():
         rows.append(f"| `{name}` | {shown} | {declared.default} | {declared.meaning} |")
     table = section("`[analysis]`").split("| `metrics` |")[1].strip()
     assert table.splitlines()[1:] == rows, "\n".join(rows)
+
+
+def test_defaults_of_response_curves_are_told_as_they_are_declared():
+    told = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|", section("`[response]`"), re.M))
+    for name, option in OPTIONS.items():
+        default = json.dumps(option.default)
+        assert told[name].strip("`") == ("required" if option.default is None else default)
 
 
 def test_the_file_that_the_page_shows_plans(tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.loading import read_sweep_file
-from manyseed.orchestrator.plans import budget
+from manyseed.orchestrator.plans import cost
 from tests.orchestrator.conftest import command, write
 
 WINE = """
@@ -108,14 +108,14 @@ def test_the_largest_of_all_designs_is_found(
         has |= {key: int(n) for key, n in (each.split("=") for each in settings)}
         return {"core_hours": sum(costs) * has["repeats"] * has["runs"]}
 
-    limits = (budget.Limit(most, "coreh"),)
+    limits = (cost.Limit(most, "coreh"),)
     designs = [(repeats, n) for n in range(runs, 1, -1)] + [(r, 2) for r in range(repeats, 0, -1)]
     fits = [each for each in designs if sum(costs) * each[0] * each[1] <= most]
     if not fits:
         with pytest.raises(UserError):
-            budget.fit(limits, sweep, price)
+            cost.fit_budget(limits, sweep, price)
         return
-    assert budget.fit(limits, sweep, price).kept == fits[0]
+    assert cost.fit_budget(limits, sweep, price).kept == fits[0]
 
 
 def test_the_file_is_read_as_it_is(tmp_path: Path) -> None:
@@ -127,6 +127,6 @@ def test_the_file_is_read_as_it_is(tmp_path: Path) -> None:
         runs = dict(each.split("=") for each in settings).get("runs", "30")
         return {"core_hours": int(runs) / 10}
 
-    fitted = budget.fit(budget.read("0.5coreh"), read_sweep_file(file), price)
+    fitted = cost.fit_budget(cost.read_budget("0.5coreh"), read_sweep_file(file), price)
     assert fitted.settings == ("runs=5", "grid[1].runs=5")
     assert seen[0] == ()

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from benchmarks import trace_seed
-from manyseed.jobs.datasets import openml_task
+from manyseed.jobs.datasets import openml
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import drop
@@ -620,7 +620,7 @@ def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
         "drawn from those of larger ones (up to 21)"
     ) in summary["notes"]
     file.write_text(file.read_text().replace("suite:99", "suite:98"))
-    monkeypatch.setattr(openml_task, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(openml, "API", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=r"grid\[0\]\.dataset = .*openml-suite:98.*cannot be fetch"):
         plan_sweep(file, tmp_path / "other")
 

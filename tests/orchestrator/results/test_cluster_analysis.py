@@ -17,6 +17,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator import analyses
 from manyseed.orchestrator.analyses import execution
+from manyseed.orchestrator.computing import workers
 from manyseed.orchestrator.computing.tables import to_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
@@ -171,12 +172,12 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
 def test_workers_that_never_come_end_with_one_message_and_leave_no_job(
     sweep: Sweep, profile: Path, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "START_SECONDS", 1.0)
-    monkeypatch.setattr(execution, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "START_SECONDS", 1.0)
+    monkeypatch.setattr(workers, "ASK_SECONDS", 0.5)
     later = write(tmp_path / "later.toml", LATER + profile.read_text())
     with pytest.raises(UnavailableError, match=r"no worker came within .*pending BeginTime"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=str(later))
-    monkeypatch.setattr(execution, "START_SECONDS", 600.0)
+    monkeypatch.setattr(workers, "START_SECONDS", 600.0)
     broken = write(tmp_path / "broken.toml", 'python = "/no/such/python"\n' + profile.read_text())
     with pytest.raises(UnavailableError, match=r"(?s)all workers' jobs ended.*/no/such/python"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=str(broken), workers=1)
@@ -214,7 +215,7 @@ def test_a_cluster_must_be_there(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     silent = str(write(tmp_path / "silent.toml", PROFILE.format(conf="/no/such/slurm.conf")))
-    monkeypatch.setattr(execution, "available", lambda: True)
+    monkeypatch.setattr(workers, "available", lambda: True)
     for dask in ("threads", "slurm"):
         submit = sweep.analyze if dask == "slurm" else sweep.submit_analysis
         with pytest.raises(UserError, match=r'^cluster = "lub": there is no such cluster profile'):
@@ -223,12 +224,12 @@ def test_a_cluster_must_be_there(
             submit(OPTIONS, dask=dask, cluster=silent)
         with pytest.raises(UserError, match="no SLURM cluster"):
             submit(OPTIONS, dask=dask, cluster="local")
-    monkeypatch.setattr(execution, "available", lambda: False)
+    monkeypatch.setattr(workers, "available", lambda: False)
     with pytest.raises(UnavailableError, match="sbatch is not on PATH"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=silent)
     with pytest.raises(UserError, match="nothing is computed there"):
         sweep.analyze(OPTIONS, cluster=silent)
-    with execution.scheduler("threads", folder=tmp_path, cluster="local") as here_alone:
+    with workers.scheduler("threads", folder=tmp_path, cluster="local") as here_alone:
         assert here_alone == "threads"
     assert sweep.analysis_job() is None
     refused = command("analyze", sweep.directory, "--wait")

@@ -23,10 +23,9 @@ from manyseed.analysis.graph.chunks import GroupAnalysis
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import CALIBRATION, DEFAULT_METRICS, Options
-from manyseed.analysis.tables.schema import repeat_columns
-from manyseed.orchestrator.analyses import execution
+from manyseed.analysis.tables.schema import records, repeat_columns
 from manyseed.orchestrator.asking.query import query
-from manyseed.orchestrator.computing import analysis
+from manyseed.orchestrator.computing import analysis, workers
 from manyseed.orchestrator.computing.conventions import conventions
 from manyseed.orchestrator.computing.tables import read_analysis
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError, UserError
@@ -46,6 +45,14 @@ def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     sweep = Sweep(directory)
     sweep.analyze(Options(resamples=20))
     return sweep
+
+
+def test_a_table_s_key_names_its_rows_and_orders_them(analysed: Sweep) -> None:
+    keyed = {name: key for name in analysed.results if (key := records()[name].key)}
+    assert {"runs", "pairs", "repeats", "cells", "sources", "ranking", "points"} <= keyed.keys()
+    for name, key in keyed.items():
+        found = analysed.results[name].select(key)
+        assert found.equals(found.unique().sort(key)), name
 
 
 def test_accuracy_in_the_table_is_that_of_the_stored_labels(analysed: Sweep) -> None:
@@ -336,7 +343,7 @@ def test_who_computes_must_exist_and_answer(
 ) -> None:
     with pytest.raises(UserError, match='did you mean "threads"'):
         analysed.analyze(dask="thread")
-    monkeypatch.setattr(execution, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.2)
     with pytest.raises(UnavailableError, match="no dask scheduler answers at tcp"):
         analysed.analyze(dask="tcp://127.0.0.1:9")
 

@@ -35,7 +35,7 @@ from manyseed.orchestrator.store.lazy import open_runs
 from manyseed.orchestrator.store.metadata import wrong_coordinates
 from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.store.repair import repair
-from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
+from manyseed.orchestrator.store.schema import GroupSpec, count_files, stored_bytes
 from manyseed.orchestrator.store.shards import publish
 from manyseed.orchestrator.store.verify import verify, verify_journals
 from tests.orchestrator.store.test_verify import forget, overwrite, reseal
@@ -44,6 +44,7 @@ from tests.orchestrator.store.world import (
     World,
     assert_true_rows,
     finished,
+    planned,
     prediction,
     rows,
     spec,
@@ -169,7 +170,7 @@ def test_arrays_of_a_group_fit_each_other(further, monkeypatch):
     with pytest.raises(ValueError, match="cannot have"):
         DECLARED["member_score"].of((3, 0))
     large = spec(2, samples=6, optional=(DECLARED["member_score"].of((5_000_000, 6)),))
-    chosen = planned_group(
+    chosen = planned(
         number=0,
         dataset="d",
         classifier="c",

@@ -12,11 +12,10 @@ from manyseed.orchestrator.store.schema import (
     SHARD_BYTES,
     GroupSpec,
     count_files,
-    planned_group,
     stored_bytes,
 )
 from manyseed.orchestrator.store.shards import publish
-from tests.orchestrator.store.world import NUMBER, REPEATS, World, spec
+from tests.orchestrator.store.world import NUMBER, REPEATS, World, planned, spec
 
 
 @settings(deadline=None)
@@ -29,7 +28,7 @@ from tests.orchestrator.store.world import NUMBER, REPEATS, World, spec
 )
 def test_lengths_keep_their_bounds(samples, n_classes, epochs, scores, dtype):
     made = spec(n_classes, samples=samples, epochs=tuple(range(epochs)), scores=scores, dtype=dtype)
-    chosen = planned_group(
+    chosen = planned(
         number=0,
         dataset="d",
         classifier="c",
@@ -65,7 +64,7 @@ def test_little_is_stored_beyond_what_is_planned(samples, n_classes, scores, run
         "class_names": tuple(map(str, range(n_classes))),
         "scores": scores,
     }
-    made, unknown = planned_group(**keywords, runs=runs), planned_group(**keywords)
+    made, unknown = planned(**keywords, runs=runs), planned(**keywords)
     label, score, *_ = made.part_bytes
     largest = max(label, score)
     vain = -runs % made.chunk_length
@@ -78,7 +77,7 @@ def test_little_is_stored_beyond_what_is_planned(samples, n_classes, scores, run
 
 def test_a_small_group_of_many_classes_takes_what_its_data_take():
     """As digits: 120 runs of 450 test points and 10 classes were 18 MB once."""
-    made = planned_group(
+    made = planned(
         number=0,
         dataset="d",
         classifier="c",
@@ -92,15 +91,15 @@ def test_a_small_group_of_many_classes_takes_what_its_data_take():
 
 def test_test_sets_are_cut_before_the_compressor_would_refuse_them():
     keywords = {"number": 0, "dataset": "d", "classifier": "c", "class_names": ("a", "b")}
-    assert planned_group(**keywords, samples=450, repeats=10).split_length == 10
-    many = planned_group(**keywords, samples=30_000, repeats=10_000)
+    assert planned(**keywords, samples=450, repeats=10).split_length == 10
+    many = planned(**keywords, samples=30_000, repeats=10_000)
     assert 100 < many.split_length < 2**31 / 30_000 / 8
     with pytest.raises(ValueError, match="300,000,000 points in a test set"):
-        planned_group(**keywords, samples=300_000_000)
+        planned(**keywords, samples=300_000_000)
 
 
 def test_labels_have_large_chunks_for_ten_classes():
-    chosen = planned_group(
+    chosen = planned(
         number=0,
         dataset="d",
         classifier="c",
@@ -173,7 +172,7 @@ def test_prices_are_what_is_paid(tmp_path, n_classes, options):
     n, samples = 200, 400
     names = tuple(map(str, range(n_classes)))
     keywords = {"samples": samples, "repeats": REPEATS, **options}
-    made = planned_group(number=NUMBER, dataset="d", classifier="c", class_names=names, **keywords)
+    made = planned(number=NUMBER, dataset="d", classifier="c", class_names=names, **keywords)
     world = World(tmp_path, made, n=n)
     world.write_splits_for(samples)
     world.finish(*range(n))

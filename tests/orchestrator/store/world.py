@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,24 @@ from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journal import JournalWriter, RowBytes, encode_row
 from manyseed.orchestrator.store.metadata import Flags, GroupRows, create_group
-from manyseed.orchestrator.store.schema import GroupSpec, planned_group
+from manyseed.orchestrator.store.schema import UNSIZED, GroupSpec, planned_group
 from manyseed.orchestrator.store.testsets import write_splits
 
 SAMPLES, REPEATS = 6, 2
 NUMBER = 7
 
 
+def planned(*, repeats: int = 1, runs: int | None = None, **fields: Any) -> GroupSpec:
+    """Return a group of these fields with chosen lengths; by default of margins, without epochs."""
+    usual = {"epochs": (0,), "scores": "margin", "dtype": "float32", "probability": "softmax"}
+    made = GroupSpec(**{**usual, **fields, **UNSIZED})
+    return planned_group(made, repeats=repeats, runs=runs)
+
+
 def spec(n_classes: int = 2, shard: int = 4, chunk: int = 2, **options: object) -> GroupSpec:
     names = tuple(f"class {n}" for n in range(n_classes))
     keywords = {"samples": SAMPLES, "epochs": (1, 5), "repeats": REPEATS, **options}
-    made = planned_group(
+    made = planned(
         number=NUMBER,
         dataset="openml:vehicle",
         classifier="mlp",

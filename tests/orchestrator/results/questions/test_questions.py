@@ -17,6 +17,8 @@ import pytest
 
 import manyseed.orchestrator.results.questions as folder
 from manyseed import Sweep
+from manyseed.analysis.questions.question import PAGE
+from manyseed.orchestrator.cli import guide
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import command, inside
@@ -269,7 +271,15 @@ def test_wrong_questions_and_options_are_refused(sweep: Sweep) -> None:
 def test_the_table_of_questions_is_that_of_the_records() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*\?) \| ([^|]*) \|$", page, re.MULTILINE)
+    told = {name for name, _, _ in rows}
     assert rows == [
         (one.name, one.asks, ", ".join(f"`{table}`" for table in one.tables))
         for one in registry.known().values()
+        if one.name in told
     ]
+    assert {one.name for one in PAGE} < told
+    further = guide.completed("commands", page).removeprefix(page)
+    for one in registry.known().values():
+        assert (f"- `{one.name}`: {one.asks}" in further) is (one.name not in told)
+    without = page.replace("| `points` |", "| points |")
+    assert "- `points`: Which test points flip" in guide.completed("commands", without)

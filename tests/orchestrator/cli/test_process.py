@@ -340,3 +340,30 @@ def test_a_file_that_hides_a_library_is_refused(tmp_path: Path) -> None:
     assert "torch.py" in told
     assert "PYTHONPATH" in told
     assert "Traceback" not in told
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("-x", {"OMP_NUM_THREADS": "", "MKL_NUM_THREADS": "auto", "TMPDIR": "/nowhere"}),
+        ("~x", {"OMP_NUM_THREADS": "4,2", "HOME": "/nonexistent", "COLUMNS": "1"}),
+        ("lr=0.1 50% done", {"PYTHONWARNINGS": "error", "LC_ALL": "C", "PYTHONUTF8": "0"}),
+    ],
+)
+def test_a_sweep_is_trained_in_odd_surroundings(
+    tmp_path: Path, name: str, given: dict[str, str]
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "s.toml").write_text(
+        GRID.replace('["lr-sgd"]', '["lr-sgd", "xgb", "mlp"]').replace("[[", "repeats = 1\nruns = 2\n[[", 1)
+        + "[classifier.mlp]\nepochs = 1\n"
+    )
+    where = f'cd "{tmp_path}"; "$@"'
+    words = ("run", f"./{name}/s.toml", "--out", f"./{name}/[1]", "--cluster", "local")
+    found = ends(*words, shell=where, XDG_CONFIG_HOME=str(tmp_path / "config"), **given)
+    told = (found.stdout + found.stderr).decode(errors="replace")
+    assert (found.returncode, "Traceback" in told, "Warning:" in told) == (0, False, False), told
+    runs = Sweep(tmp_path / name / "[1]").status()["runs"]
+    assert (runs["done"] + runs["copy"], runs["missing"], runs["failed"]) == (6, 0, 0)

@@ -357,7 +357,9 @@ def test_a_sweep_is_trained_in_odd_surroundings(
 ) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "s.toml").write_text(
-        GRID.replace('["lr-sgd"]', '["lr-sgd", "xgb", "mlp"]').replace("[[", "repeats = 1\nruns = 2\n[[", 1)
+        GRID.replace('["lr-sgd"]', '["lr-sgd", "xgb", "mlp"]').replace(
+            "[[", "repeats = 1\nruns = 2\n[[", 1
+        )
         + "[classifier.mlp]\nepochs = 1\n"
     )
     where = f'cd "{tmp_path}"; "$@"'

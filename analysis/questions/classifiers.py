@@ -26,8 +26,15 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import ASSUMED, SKEWED, too_alike
-from manyseed.analysis.questions.intervals import clustered, may_differ, t_quantile, total
+from manyseed.analysis.questions.howmany import too_alike
+from manyseed.analysis.questions.intervals import (
+    ASSUMED,
+    SKEWED,
+    clustered,
+    may_differ,
+    t_quantile,
+    total,
+)
 from manyseed.analysis.questions.quantiles import (
     average_ranks,
     chi2_quantile,

@@ -44,9 +44,11 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
 from manyseed.analysis.questions.intervals import (
     FEWEST,
+    assumed,
     matrix,
     may_differ,
     parts,
+    skewness_of,
     t_quantile,
     total,
 )
@@ -58,9 +60,6 @@ PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
-SKEWED = 1.0  # skewness beyond which answers warn that an interval assumes normal values
-ASSUMED = "roughly normal values, and holds in 84 % or more at skewness ±1"
-"""What an interval of a standard deviation assumes; as in `benchmarks/claims/skewed.py`."""
 
 Real = NDArray[np.float64]
 
@@ -149,7 +148,7 @@ def for_mean(
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
     The interval is based on χ², for approximately normal values; the answer says so, and whether
-    they are visibly skewed (`SKEWED`). No spread seen is not no spread: if the values are equal, or
+    they are visibly skewed. No spread seen is not no spread: if the values are equal, or
     their standard deviation is below what the test set resolves, there is no answer, but an upper
     bound, `high`, for a standard deviation of `resolution`.
 
@@ -178,20 +177,7 @@ def for_mean(
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
     if answer.runs is None or low == high:
         return answer
-    return replace(answer, reason=f"{answer.reason}; {_assumed(useful, among)}")
-
-
-def _assumed(values: Sequence[Real], among: int) -> str:
-    """Say what an interval assumes; of the chosen one of several, no rate is known if skewed."""
-    skewness = skewness_of(values)
-    if abs(skewness) > SKEWED:
-        return (
-            f"the interval assumes normal values, but these are skewed ({skewness:+.1f}), so it "
-            "may miss the truth"
-        )
-    if among > 1:
-        return "the interval assumes normal values, and may miss the truth of skewed ones"
-    return f"the interval assumes {ASSUMED}"
+    return replace(answer, reason=f"{answer.reason}; {assumed(useful, among)}")
 
 
 def too_alike(variance: float, resolution: float) -> bool:
@@ -225,13 +211,6 @@ def unresolved(
     if bound is not None:
         reason += f"; if it is at most one test point, {bound:,} runs are enough"
     return reason
-
-
-def skewness_of(values: Sequence[Real]) -> float:
-    """Return the skewness of values around the means of their arrays; 0 if they are all equal."""
-    deviations = np.concatenate([own - own.mean() for own in values])
-    spread = float(np.sqrt(np.square(deviations).mean()))
-    return float((deviations**3).mean()) / spread**3 if spread > 0 else 0.0
 
 
 def for_pairs(
@@ -539,7 +518,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         return
     most_varied = own.filter(cell=cells["cell"][-1])
     row = most_varied.row(0, named=True)
-    assumed = _assumed(_by_test_set(most_varied), cells.height)
+    assuming = assumed(_by_test_set(most_varied), cells.height)
     interval = f"{needed.low:,} to {needed.high:,}" if needed.high else f"{needed.low:,} or more"
     is_one = needed.low == needed.high == needed.runs
     half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
@@ -556,7 +535,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
         f"test set) takes {f'{needed.runs:,} runs' if alone else most} "
         f"({'' if is_one else f'{interval}, '}95 %{together}; from {needed.made:,} runs"
-        f"{'' if is_one else f'; {assumed}'}). "
+        f"{'' if is_one else f'; {assuming}'}). "
     )
     takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"

@@ -155,6 +155,10 @@ def _require_decided(
             )
 
 
+class NothingStarted(UnavailableError):
+    """No process could be started, so that nothing was submitted."""
+
+
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 
 
@@ -259,7 +263,7 @@ def submit(
 
 @contextmanager
 def _taken_back(paths: SweepPaths, groups: Groups, check: Callable[[], None]) -> Iterator[None]:
-    """Remove the folders that the block makes if its submission is refused as a user's error.
+    """Remove the folders that the block makes if nothing is submitted.
 
     Rows that it adds to groups that exist stay, as any submission would add them.
     """
@@ -270,7 +274,7 @@ def _taken_back(paths: SweepPaths, groups: Groups, check: Callable[[], None]) ->
     had_tasks = paths.tasks.exists()
     try:
         yield
-    except UserError:
+    except (UserError, NothingStarted):
         check()  # who took over may have submitted
         removed = paths.unfinished_submission(uuid.uuid4().hex)
         with suppress(OSError):  # whatever stays is used by the next submission
@@ -319,7 +323,11 @@ class _Submitter:
             self.lease.check()  # if another process took it over, it submits these runs anew
             with deferred():  # a job that starts but is not recorded would be submitted again
                 arguments = self._arguments(0, self.request.workers)
-                job = local.submit(files.submitit, FUNCTION, arguments, {})
+                try:
+                    job = local.submit(files.submitit, FUNCTION, arguments, {})
+                except (OSError, RuntimeError) as error:
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                    raise NothingStarted(f"cannot submit to this machine: {error}") from None
                 write_json(files.local_job, asdict(job))
         except (OSError, RuntimeError) as error:
             raise UnavailableError(f"cannot submit to this machine: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -12,7 +13,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
-from manyseed.slurm import ClusterError, commands, states
+from manyseed.slurm import ClusterError, commands, local, states
 from tests.orchestrator.conftest import command, write
 from tests.orchestrator.submissions.test_cluster import WINE
 
@@ -205,6 +206,20 @@ def test_what_sbatch_refuses_changes_nothing(lab: Lab, tmp_path: Path, told: str
     with pytest.raises(UserError, match="SLURM refuses"):
         sweep.submit()
     assert changed(tmp_path, before) == set()
+
+
+def test_a_process_that_cannot_start_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    before = tree(tmp_path)
+    for error in (PermissionError(13, "Permission denied", "python"), RuntimeError("it ended")):
+        with monkeypatch.context() as patched:
+            patched.setattr(local, "submit", mock.Mock(side_effect=error))
+            done = command("submit", sweep.directory, "--cluster", "local")
+        assert (done.returncode, changed(tmp_path, before)) == (4, set()), done.output
+        assert "cannot submit to this machine" in done.stderr
+    assert command("submit", sweep.directory, "--cluster", "local").returncode == 0
 
 
 def changed(folder: Path, before: dict[Path, bytes]) -> set[str]:

@@ -79,9 +79,11 @@ exceed it by more.
 for each rate, or as many as the row says. The tests measure a small form of every row, and fail if
 a sentence has none.
 
-Values are normal; where accuracies are skewed, sentences warn that their intervals may miss
-([how often](results.md#the-page)). Unless stated otherwise, the standard deviation of runs is 0.01
-between seeds, and that of their means 0.02 between test sets.
+Values are normal, except in rows that say skewed: there, errors are log-normal, so that accuracies
+have skewness −1. Intervals of standard deviations then miss more often than 5 %, as their sentences
+say; where runs are visibly skewed, sentences warn ([how often](results.md#the-page)). Unless stated
+otherwise, the standard deviation of runs is 0.01 between seeds, and that of their means 0.02
+between test sets.
 
 """
 

@@ -26,8 +26,15 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import SKEWED, too_alike
-from manyseed.analysis.questions.intervals import clustered, may_differ, t_quantile, total
+from manyseed.analysis.questions.howmany import too_alike
+from manyseed.analysis.questions.intervals import (
+    ASSUMED,
+    SKEWED,
+    clustered,
+    may_differ,
+    t_quantile,
+    total,
+)
 from manyseed.analysis.questions.quantiles import (
     average_ranks,
     chi2_quantile,
@@ -441,13 +448,14 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
     if single:
         over = f"over {counted(most.runs, 'run')} of {counted(found.contexts, 'cell')}"
-    if max(abs(row.skewness) for row in found.rows) > SKEWED:
-        over += (
-            "; the intervals assume normal values, but these are skewed, so they may miss the truth"
-        )
     if found.left:
         share = "shares" if len(found.left) == 1 else "share"
         over += f"; {', '.join(found.left)} {share} too few cells to be compared"
+    over += "; each interval assumes "
+    if max(abs(row.skewness) for row in found.rows) > SKEWED:
+        over += "normal values, but these are skewed, so it may miss the truth"
+    else:
+        over += ASSUMED
     largest, smallest = (f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least))
     if single:
         yield Answer(
@@ -518,7 +526,7 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
             own, lambda text: f"Between seeds, sd of accuracy on this test set: {text}{rest}."
         ),
         evidence=f"On this test set, accuracy varies between seeds with a standard deviation of "
-        f"{', '.join(own)} ({sure}, if accuracies are normal; runs: {over}). So few runs do "
+        f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}). So few runs do "
         f"not tell which classifier varies most.{f' {few}' if few else ''}",
         rows=[asdict(row) for row in found],
         figures=(*figures, "summary"),

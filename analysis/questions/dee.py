@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -214,7 +215,8 @@ class Gain:
     `single` and `whole`: mean over repeats for one run, and for all runs averaged. `pool`: fewest
     runs of any repeat. `half` and `most`: members that bring half, and nine tenths, of the gain of
     all runs over one, averaged over repeats with a gain; None if no repeat has one. `repeats` and
-    `gaining`: number of repeats, and of those in which all runs are better than one. `bounded`:
+    `gaining`: number of repeats, and of those in which all runs are better than one, by more than
+    three standard errors of the draws. `bounded`:
     share of temperatures at a bound, over ensembles of all sizes; None for plain metrics.
     """
 
@@ -303,7 +305,8 @@ def gains(uncertainty: pl.DataFrame, metric: str) -> Gain | None:
     if not found:
         return None
     sign = -1.0 if BETTER[metric] == "less" else 1.0
-    shares = [[size_for(share, sign * curve.mean) for curve in found] for share in (0.5, 0.9)]
+    gaining = [curve for curve in found if _gains(curve, sign)]
+    shares = [[size_for(share, sign * curve.mean) for curve in gaining] for share in (0.5, 0.9)]
     half, most = ([size for size in sizes if size is not None] for sizes in shares)
     return Gain(
         metric=metric,
@@ -316,6 +319,18 @@ def gains(uncertainty: pl.DataFrame, metric: str) -> Gain | None:
         gaining=len(half),
         bounded=_bounded(uncertainty, metric),
     )
+
+
+_ERRORS = 3.0
+
+
+def _gains(curve: Curve, sign: float) -> bool:
+    """Return whether all runs are better than one by more than the error of few draws.
+
+    The mean of one run is that of the runs drawn first, some of which are drawn more often.
+    """
+    error = float(np.nan_to_num(curve.std[0])) / math.sqrt(curve.draws)
+    return bool(sign * (curve.mean[-1] - curve.mean[0]) > _ERRORS * error)
 
 
 def _bounded(uncertainty: pl.DataFrame, metric: str) -> float | None:

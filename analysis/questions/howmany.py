@@ -44,9 +44,11 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
 from manyseed.analysis.questions.intervals import (
     FEWEST,
+    assumed,
     matrix,
     may_differ,
     parts,
+    skewness_of,
     t_quantile,
     total,
 )
@@ -58,7 +60,6 @@ PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
-SKEWED = 1.0  # skewness beyond which answers warn that an interval assumes normal values
 
 Real = NDArray[np.float64]
 
@@ -146,8 +147,8 @@ def for_mean(
 ) -> RunsNeeded:
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
-    The interval is based on χ², for approximately normal values; if they are visibly skewed
-    (`SKEWED`), the answer says so. No spread seen is not no spread: if the values are equal, or
+    The interval is based on χ², for approximately normal values; the answer says so, and whether
+    they are visibly skewed. No spread seen is not no spread: if the values are equal, or
     their standard deviation is below what the test set resolves, there is no answer, but an upper
     bound, `high`, for a standard deviation of `resolution`.
 
@@ -174,14 +175,9 @@ def for_mean(
         for divisor in (freedom, chi2_quantile(freedom, 1 - tail), chi2_quantile(freedom, tail))
     )
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
-    skewness = skewness_of(useful)
-    if answer.runs is None or low == high or abs(skewness) <= SKEWED:
+    if answer.runs is None or low == high:
         return answer
-    warning = (
-        f"the interval assumes normal values, but these are skewed ({skewness:+.1f}), so it may "
-        "miss the truth"
-    )
-    return replace(answer, reason=f"{answer.reason}; {warning}")
+    return replace(answer, reason=f"{answer.reason}; {assumed(useful, among)}")
 
 
 def too_alike(variance: float, resolution: float) -> bool:
@@ -215,13 +211,6 @@ def unresolved(
     if bound is not None:
         reason += f"; if it is at most one test point, {bound:,} runs are enough"
     return reason
-
-
-def skewness_of(values: Sequence[Real]) -> float:
-    """Return the skewness of values around the means of their arrays; 0 if they are all equal."""
-    deviations = np.concatenate([own - own.mean() for own in values])
-    spread = float(np.sqrt(np.square(deviations).mean()))
-    return float((deviations**3).mean()) / spread**3 if spread > 0 else 0.0
 
 
 def for_pairs(
@@ -527,7 +516,9 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
     if needed.runs is None:
         return
-    row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
+    most_varied = own.filter(cell=cells["cell"][-1])
+    row = most_varied.row(0, named=True)
+    assuming = assumed(_by_test_set(most_varied), cells.height)
     interval = f"{needed.low:,} to {needed.high:,}" if needed.high else f"{needed.low:,} or more"
     is_one = needed.low == needed.high == needed.runs
     half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
@@ -543,7 +534,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
         f"test set) takes {f'{needed.runs:,} runs' if alone else most} "
-        f"({'' if is_one else f'{interval}, '}95 %{together}; from {needed.made:,} runs). "
+        f"({'' if is_one else f'{interval}, '}95 %{together}; from {needed.made:,} runs"
+        f"{'' if is_one else f'; {assuming}'}). "
     )
     takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
@@ -581,8 +573,12 @@ def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
     )
 
 
+def _by_test_set(runs: pl.DataFrame) -> list[Real]:
+    parts = runs.partition_by("repeat_index", maintain_order=True)
+    return [one["accuracy"].to_numpy() for one in parts]
+
+
 def _of_cell(runs: pl.DataFrame, resolution: float = 0.0, among: int = 1) -> RunsNeeded:
     """Return the answer of `for_mean` for the runs of a cell, one of so many."""
-    parts = runs.partition_by("repeat_index", maintain_order=True)
-    values = [one["accuracy"].to_numpy() for one in parts]
+    values = _by_test_set(runs)
     return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution, among=among)

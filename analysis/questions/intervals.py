@@ -40,6 +40,10 @@ TEST_SETS, SEEDS = "test sets", "seeds"  # the two kinds of units that intervals
 
 USEFUL = 4  # test sets: t of 95 % is 12.7 with two, 4.3 with three, 3.2 with four
 
+SKEWED = 1.0  # skewness beyond which answers warn that an interval assumes normal values
+ASSUMED = "roughly normal values, and holds in 84 % or more at skewness ±1"
+"""What an interval of a standard deviation assumes; as in `benchmarks/claims/skewed.py`."""
+
 Real = NDArray[np.float64]
 
 
@@ -51,6 +55,26 @@ def too_few(test_sets: int) -> str:
         f"{test_sets} test sets are too few for useful intervals; more repeats narrow them, such "
         "as repeats = 5."
     )
+
+
+def skewness_of(values: Sequence[Real]) -> float:
+    """Return the skewness of values around the means of their arrays; 0 if they are all equal."""
+    deviations = np.concatenate([own - own.mean() for own in values])
+    spread = float(np.sqrt(np.square(deviations).mean()))
+    return float((deviations**3).mean()) / spread**3 if spread > 0 else 0.0
+
+
+def assumed(values: Sequence[Real], among: int) -> str:
+    """Say what an interval assumes; of the chosen one of several, no rate is known if skewed."""
+    skewness = skewness_of(values)
+    if abs(skewness) > SKEWED:
+        return (
+            f"the interval assumes normal values, but these are skewed ({skewness:+.1f}), so it "
+            "may miss the truth"
+        )
+    if among > 1:
+        return "the interval assumes normal values, and may miss the truth of skewed ones"
+    return f"the interval assumes {ASSUMED}"
 
 
 def may_differ(freedom: float, confidence: float) -> str:

@@ -9,6 +9,7 @@ definitions, are in `PLAIN`. Nothing is trained: tables are made directly.
 from __future__ import annotations
 
 from benchmarks.claims import (
+    averaged,
     between,
     compared,
     components,
@@ -18,6 +19,7 @@ from benchmarks.claims import (
     needed,
     points,
     scores,
+    skewed,
     tabled,
 )
 from benchmarks.claims.plain import PLAIN
@@ -36,4 +38,6 @@ CLAIMS: tuple[Claim, ...] = (
     *lacking.CLAIMS,
     *scores.CLAIMS,
     *points.CLAIMS,
+    *averaged.CLAIMS,
+    *skewed.CLAIMS,
 )

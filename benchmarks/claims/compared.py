@@ -25,6 +25,7 @@ from manyseed.analysis.questions.comparison import Side, compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.orchestrator.results.answers.compare import verdict
 from manyseed.orchestrator.results.answers.comparison import Compared, OneCell, words
+from tests.analysis.planted import Noise, normal
 
 Real = NDArray[np.float64]
 
@@ -35,15 +36,21 @@ SEED, SHARED, MOVES, EASY = 0.005, 0.006, 0.004, 0.02  # standard deviations
 
 @cache
 def compared(
-    seed: int, better: float, *, paired: bool, sets: int = 5, apart: bool = False
+    seed: int,
+    better: float,
+    *,
+    paired: bool,
+    sets: int = 5,
+    apart: bool = False,
+    noise: Noise = normal,
 ) -> tuple[Compared, Real]:
     """Return the comparison of A and B of 6 runs on each test set, and A - B of each test set."""
     rng = np.random.default_rng([seed, 7])
     runs = 6
     easy, moves = EASY * rng.normal(size=(2, sets, 1)), MOVES * rng.normal(size=(sets, 1))
-    shared = SHARED * rng.normal(size=(sets, runs)) * paired
-    a = 0.9 + better + easy[0] + moves + shared + SEED * rng.normal(size=(sets, runs))
-    b = 0.9 + easy[int(apart)] + shared + SEED * rng.normal(size=(sets, runs))
+    shared = SHARED * noise(rng, (sets, runs)) * paired
+    a = 0.9 + better + easy[0] + moves + shared + SEED * noise(rng, (sets, runs))
+    b = 0.9 + easy[int(apart)] + shared + SEED * noise(rng, (sets, runs))
     sides = [Side(own) for own in a], [Side(own) for own in b]
     result = compare_apart(*sides) if apart else compare(*sides, paired=paired)
     found = Compared(
@@ -62,14 +69,31 @@ _ENDS = {
 }
 
 
-def _truth(of: str, moved: Real, *, paired: bool) -> float:
-    wide = math.hypot(SEED, SHARED * paired) * math.sqrt(2)  # two runs that share nothing
+@cache
+def _differences(noise: Noise, *, paired: bool) -> Real:
+    """Return many differences of two runs that share nothing, sorted."""
+    rng = np.random.default_rng(53)
+    values = SEED * noise(rng, (2, 200_000)) + SHARED * paired * noise(rng, (2, 200_000))
+    found: Real = np.sort(values[0] - values[1])
+    return found
+
+
+def _better(moved: Real, noise: Noise, *, paired: bool) -> float:
+    """Return the probability that a run of A is better than one of B, mean over test sets."""
+    if noise is normal:
+        wide = math.hypot(SEED, SHARED * paired) * math.sqrt(2)
+        return float(stats.norm.cdf(moved / wide).mean())
+    found = _differences(noise, paired=paired)
+    return float(np.searchsorted(found, moved).mean()) / found.size
+
+
+def _truth(of: str, moved: Real, *, paired: bool, noise: Noise) -> float:
     if of == "better sets":
         return 0.5
     return {
         "seeds": float(moved.mean()),
         "sets": 0.0,
-        "better": float(stats.norm.cdf(moved / wide).mean()),
+        "better": _better(moved, noise, paired=paired),
         "runs": 100 * SHARED**2 / (SHARED**2 + SEED**2),
         "test sets": 100
         * (
@@ -80,28 +104,34 @@ def _truth(of: str, moved: Real, *, paired: bool) -> float:
     }[of]
 
 
-def _compared(
-    of: str, *, paired: bool, better: float = 0.0, power: float | None = None, apart: bool = False
+def misses(
+    of: str,
+    *,
+    paired: bool,
+    better: float = 0.0,
+    power: float | None = None,
+    apart: bool = False,
+    noise: Noise = normal,
 ) -> Callable[[int], Tally]:
     """Return whether an interval misses the truth or, given `power`, excludes that value."""
     rounded = {"better": 0.005, "better sets": 0.005, "runs": 0.5, "test sets": 0.5}.get(of, 5e-5)
 
     def count(seed: int) -> Tally:
-        result, moved = compared(seed, better, paired=paired, apart=apart)
+        result, moved = compared(seed, better, paired=paired, apart=apart, noise=noise)
         found = re.search(_ENDS[of], " ".join(words(result)))
         if not found:
             return Tally(0, 0)
         low, high = map(number, found.groups())
         if power is not None:
             return Tally(miss(low, power, high))
-        return Tally(miss(low, _truth(of, moved, paired=paired), high, rounded))
+        return Tally(miss(low, _truth(of, moved, paired=paired, noise=noise), high, rounded))
 
     return count
 
 
-def _verdict(pattern: str, better: float) -> Callable[[int], Tally]:
+def judged(pattern: str, better: float, noise: Noise = normal) -> Callable[[int], Tally]:
     def count(seed: int) -> Tally:
-        return Tally(pattern in verdict(compared(seed, better, paired=True)[0]))
+        return Tally(pattern in verdict(compared(seed, better, paired=True, noise=noise)[0]))
 
     return count
 
@@ -113,8 +143,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"{}, {}: not told",
         0.05,
         "comparisons",
-        _verdict(" > ", 0.0),
-        _verdict("A > B", 0.01),
+        judged(" > ", 0.0),
+        judged("A > B", 0.01),
         "5 test sets of 6 runs, no difference on average",
         "0.01",
         sweeps=CHEAP,
@@ -125,8 +155,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"{} ≈ {}",
         0.05,
         "comparisons",
-        _verdict("≈", PRECISE),
-        _verdict("≈", 0.0),
+        judged("≈", PRECISE),
+        judged("≈", 0.0),
         "5 test sets of 6 runs, a difference of 0.005 on average",
         "no difference",
         sweeps=CHEAP,
@@ -136,8 +166,8 @@ CLAIMS: tuple[Claim, ...] = (
             f"{name} ({how})",
             "compare",
             wording,
-            _compared(of, paired=paired),
-            _compared(of, paired=paired, better=0.01, power=value),
+            misses(of, paired=paired),
+            misses(of, paired=paired, better=0.01, power=value),
             "5 test sets of 6 runs, no difference on average",
             effect,
             sweeps=CHEAP,
@@ -172,8 +202,8 @@ CLAIMS: tuple[Claim, ...] = (
         "A - B over new test sets, which differ",
         "compare",
         "Unpaired: the test sets differ",
-        _compared("sets", paired=False, apart=True),
-        _compared("sets", paired=False, apart=True, better=0.08, power=0.0),
+        misses("sets", paired=False, apart=True),
+        misses("sets", paired=False, apart=True, better=0.08, power=0.0),
         "5 test sets of 6 runs each",
         "0.08 (4 sd between test sets): excludes 0",
         sweeps=CHEAP,
@@ -182,8 +212,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Pairing runs saves 59 % of them (20 to 80 %)",
         "compare",
         r"are as precise as|saves nothing",
-        _compared("runs", paired=True),
-        _compared("runs", paired=True, power=0.0),
+        misses("runs", paired=True),
+        misses("runs", paired=True, power=0.0),
         "correlation 0.59",
         "excludes 0",
         sweeps=CHEAP,
@@ -192,8 +222,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Sharing test sets saves 95 % of them (70 to 99 %)",
         "compare",
         r"are as precise as|saves nothing",
-        _compared("test sets", paired=True),
-        _compared("test sets", paired=True, power=0.0),
+        misses("test sets", paired=True),
+        misses("test sets", paired=True, power=0.0),
         "correlation 0.97 over 5 test sets",
         "excludes 0",
         sweeps=CHEAP,

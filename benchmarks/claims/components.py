@@ -27,6 +27,7 @@ from manyseed.analysis.questions.question import Evidence
 from manyseed.analysis.questions.variance import answer, variance
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
+from tests.analysis.planted import Noise, normal
 
 Real = NDArray[np.float64]
 
@@ -40,6 +41,7 @@ def _parts(
     chaos: float = 0.0,
     *,
     shape: tuple[int, int] = (4, 8),
+    noise: Noise = normal,
 ) -> Tables:
     """Return tables of cells that vary init, batch, both, and both with noise of variance 1.
 
@@ -47,11 +49,11 @@ def _parts(
     """
     rng = np.random.default_rng([seed, 11])
     repeats, runs = shape
-    drawn, fixed = rng.normal(size=(2, repeats, runs)), rng.normal(size=(2, repeats, 1))
+    drawn, fixed = noise(rng, (2, repeats, runs)), noise(rng, (2, repeats, 1))
     sets = of_set * rng.normal(size=(repeats, 1))
     key = dict.fromkeys(AXES, "none") | {"dataset": "one", "classifier": "mlp"}
     of_runs, of_repeats = [], []
-    noise = rng.normal(size=(repeats, runs))
+    own = noise(rng, (repeats, runs))
     for cell, vary in enumerate(("init", "batch", "init+batch", "init+batch")):
         x = drawn[0] if "init" in vary else fixed[0]
         y = drawn[1] if "batch" in vary else fixed[1]
@@ -59,9 +61,9 @@ def _parts(
         more = {"cell": cell, "vary": vary, "train_fraction": 1.0, "hparams": "default"}
         if cell == 3:
             more["perturb_continuous"] = "relative:0.1"
-            value = value + 0.01 * noise
+            value = value + 0.01 * own
         if chaos:
-            value = value + 0.01 * chaos * rng.normal(size=(repeats, runs))
+            value = value + 0.01 * chaos * noise(rng, (repeats, runs))
         for repeat in range(repeats):
             of_repeats.append({**key, **more, "repeat_index": repeat, "n_runs": runs})
             of_runs += [(cell, repeat, run, float(value[repeat, run])) for run in range(runs)]
@@ -91,15 +93,17 @@ QUIET: Parts = (0.3, 0.2, 0.0, 1.0)  # less than the noise of the perturbed cell
 
 
 @cache
-def varied(seed: int, parts: Parts, shape: tuple[int, int] = (4, 8)) -> pl.DataFrame:
+def varied(
+    seed: int, parts: Parts, shape: tuple[int, int] = (4, 8), noise: Noise = normal
+) -> pl.DataFrame:
     """Return the variance components of planted parts, of so many test sets and runs on each."""
-    return variance(_parts(seed, *parts, shape=shape))
+    return variance(_parts(seed, *parts, shape=shape, noise=noise))
 
 
 def _components(
-    seed: int, parts: Parts, shape: tuple[int, int] = (4, 8)
+    seed: int, parts: Parts, shape: tuple[int, int] = (4, 8), noise: Noise = normal
 ) -> Mapping[tuple[str, str], str]:
-    rows = varied(seed, parts, shape).filter(metric="accuracy").iter_rows(named=True)
+    rows = varied(seed, parts, shape, noise).filter(metric="accuracy").iter_rows(named=True)
     found: dict[tuple[str, str], str] = {}
     for row in rows:
         found.setdefault((row["source"], row["part"]), sentence(row))
@@ -109,11 +113,13 @@ def _components(
 _LOW_HIGH = r"\((-?[\d.e-]+) to (-?[\d.e+-]+), 95 %"
 
 
-def _component(source: str, part: str, truth: float) -> Callable[[int], Tally]:
+def component(
+    source: str, part: str, truth: float, noise: Noise = normal
+) -> Callable[[int], Tally]:
     """Return whether the interval of a component misses the truth, in units of 1e-4."""
 
     def count(seed: int) -> Tally:
-        text = _components(seed, ALL_PARTS)[source, part]
+        text = _components(seed, ALL_PARTS, noise=noise)[source, part]
         found = re.search(_LOW_HIGH, text)
         if not found:
             return Tally(0, 0)
@@ -124,10 +130,10 @@ def _component(source: str, part: str, truth: float) -> Callable[[int], Tally]:
     return count
 
 
-def _distinct(source: str, part: str, parts: Parts) -> Callable[[int], Tally]:
+def distinct(source: str, part: str, parts: Parts, noise: Noise = normal) -> Callable[[int], Tally]:
     """Return whether a component is told from 0; joint parts take more runs than others."""
     shape = (8, 20) if part == "together" else (4, 8)
-    return lambda seed: Tally(": sd" in _components(seed, parts, shape)[source, part])
+    return lambda seed: Tally(": sd" in _components(seed, parts, shape, noise)[source, part])
 
 
 def _hard(rng: np.random.Generator, shape: tuple[int, ...], scales: Sequence[float]) -> Any:
@@ -208,9 +214,14 @@ def _of_errors(metric: str, source: str, part: str) -> Callable[[int], Tally]:
 
 
 @cache
-def _said(seed: int, parts: Parts, datasets: int, shape: tuple[int, int]) -> str:
+def _said(
+    seed: int, parts: Parts, datasets: int, shape: tuple[int, int], noise: Noise = normal
+) -> str:
     """Return what is said of the sources of so many datasets, each with parts of its own."""
-    made = [_parts(datasets * seed + number, *parts, shape=shape) for number in range(datasets)]
+    made = [
+        _parts(datasets * seed + number, *parts, shape=shape, noise=noise)
+        for number in range(datasets)
+    ]
     runs, pairs, repeats = (
         pl.concat(
             getattr(one, table).with_columns(pl.col("cell") + 4 * number)
@@ -225,10 +236,14 @@ def _said(seed: int, parts: Parts, datasets: int, shape: tuple[int, int]) -> str
     return "\n".join(one.text for one in answer(Evidence(tables, found, found, OPTIONS)))
 
 
-def _sources(
-    parts: Parts, pattern: str, datasets: int = 1, shape: tuple[int, int] = (4, 8)
+def sources(
+    parts: Parts,
+    pattern: str,
+    datasets: int = 1,
+    shape: tuple[int, int] = (4, 8),
+    noise: Noise = normal,
 ) -> Callable[[int], Tally]:
-    return lambda seed: Tally(bool(re.search(pattern, _said(seed, parts, datasets, shape))))
+    return lambda seed: Tally(bool(re.search(pattern, _said(seed, parts, datasets, shape, noise))))
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -237,8 +252,8 @@ CLAIMS: tuple[Claim, ...] = (
             f"{source} {name}: sd 0.010 (0.007 to 0.014)",
             "variance",
             wording,
-            _component(source, part, truth),
-            _distinct(source, part, effect),
+            component(source, part, truth),
+            distinct(source, part, effect),
             "init, batch and joint parts of variance 1, 0.49 and 0.25; 4 test sets of 8 runs",
             told,
         )
@@ -294,8 +309,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"not distinguishable from 0|variance {} at|not told from 0",
         0.025,
         "components",
-        _distinct("batch", "own", NO_BATCH),
-        _distinct("init", "own", APART),
+        distinct("batch", "own", NO_BATCH),
+        distinct("init", "own", APART),
         "batch matters only together with init",
         "init is three quarters of the variance",
     ),
@@ -305,8 +320,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"by itself (accounts for|is {} of)",
         0.05,
         "sweeps",
-        _sources(NO_OWN, "by itself accounts for"),
-        _sources(APART, "init by itself accounts for"),
+        sources(NO_OWN, "by itself accounts for"),
+        sources(APART, "init by itself accounts for"),
         "sources matter only together",
         "init is three quarters of the variance",
     ),
@@ -316,8 +331,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"by itself (accounts for|is {} of)|for all {} together",
         0.05,
         "sweeps",
-        _sources(CHAOS, "by itself accounts for", MOST, (1, 20)),
-        _sources(APART, "init by itself accounts for", MOST, (1, 20)),
+        sources(CHAOS, "by itself accounts for", MOST, (1, 20)),
+        sources(APART, "init by itself accounts for", MOST, (1, 20)),
         f"sources matter only together, in each of {MOST} datasets: {2 * MOST} components, 1 test "
         "set of 20 runs",
         "init is three quarters of the variance in each",
@@ -328,8 +343,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"varies more between test sets|vary accuracy more than|intervals are apart",
         0.05,
         "sweeps",
-        _sources(SAME, "varies more between test sets"),
-        _sources(APART, "varies more between test sets"),
+        sources(SAME, "varies more between test sets"),
+        sources(APART, "varies more between test sets"),
         "they vary equally",
         "sd of test sets 7 times that of runs",
     ),
@@ -339,8 +354,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"varies more between test sets|vary accuracy more than",
         0.05,
         "sweeps",
-        _sources(SAME, "varies more between test sets", MOST),
-        _sources(APART, "varies more between test sets", MOST),
+        sources(SAME, "varies more between test sets", MOST),
+        sources(APART, "varies more between test sets", MOST),
         f"they vary equally in each of {2 * MOST} cells",
         "sd of test sets 7 times that of runs",
     ),

@@ -15,6 +15,7 @@ from benchmarks.claims.record import (
 )
 from manyseed.analysis.questions import caveats
 from manyseed.orchestrator.results.caveats import mixed
+from tests.analysis.planted import Noise, normal
 
 Real = NDArray[np.float64]
 
@@ -51,14 +52,14 @@ def _lacking(seed: int, pattern: str, *, slow: float = 0.0, bad: bool = False) -
     return Tally(bool(re.search(pattern, " ".join(caveats.missing_notes(whole, repeats_left)))))
 
 
-def _recipes(moved: float, pattern: str) -> Callable[[int], Tally]:
+def recipes(moved: float, pattern: str, noise: Noise = normal) -> Callable[[int], Tally]:
     """Return what is said of runs of two recipes on 4 test sets of 12 runs."""
 
     def count(seed: int) -> Tally:
         rng = np.random.default_rng([seed, 41])
         place = np.repeat(np.arange(4), 12)
         recipe = rng.integers(1, 3, place.size)
-        noise = 0.01 * rng.normal(size=place.size)
+        drawn = 0.01 * noise(rng, place.shape)
         runs = pl.DataFrame(
             {
                 "dataset": "d",
@@ -66,7 +67,7 @@ def _recipes(moved: float, pattern: str) -> Callable[[int], Tally]:
                 "cell": 0,
                 "repeat_index": place,
                 "recipe": recipe,
-                "accuracy": 0.9 + 0.02 * place + noise + moved * (recipe == 2),
+                "accuracy": 0.9 + 0.02 * place + drawn + moved * (recipe == 2),
                 "identical": False,
             }
         )
@@ -104,8 +105,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"these differ beyond chance|no difference between these is established",
         0.05,
         "sweeps",
-        _recipes(0.0, "differ beyond chance"),
-        _recipes(0.01, "differ beyond chance: by"),
+        recipes(0.0, "differ beyond chance"),
+        recipes(0.01, "differ beyond chance: by"),
         "two recipes that are alike, 4 test sets of 12 runs",
         "recipes that differ by 0.01 (1 sd)",
     ),

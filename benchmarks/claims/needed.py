@@ -29,11 +29,11 @@ from tests.analysis.planted import planted
 Real = NDArray[np.float64]
 
 
-def _howmany(of: int, truth: int) -> Callable[[int], Tally]:
+def takes(of: int, truth: int, sweep: str = "one cell") -> Callable[[int], Tally]:
     """Return whether the interval of an answer misses the truth."""
 
     def count(seed: int) -> Tally:
-        text = howmany(tables_of("one cell", seed))[of].words
+        text = howmany(tables_of(sweep, seed))[of].words
         found = re.search(r"needed \(([\d,]+) (?:to ([\d,]+)|or more), 95 %\)", text)
         if not found:
             return Tally(0, 0)
@@ -43,11 +43,11 @@ def _howmany(of: int, truth: int) -> Callable[[int], Tally]:
     return count
 
 
-def _more_than_twice(of: int, truth: int) -> Callable[[int], Tally]:
+def excludes(of: int, truth: int, sweep: str = "one cell") -> Callable[[int], Tally]:
     """Return whether the interval of an answer excludes four times the truth."""
 
     def count(seed: int) -> Tally:
-        answer = howmany(tables_of("one cell", seed))[of]
+        answer = howmany(tables_of(sweep, seed))[of]
         return Tally(answer.high is not None and answer.high < 4 * truth)
 
     return count
@@ -178,8 +178,8 @@ CLAIMS: tuple[Claim, ...] = (
         "For accuracy ± 0.005: 16 runs are needed (11 to 30)",
         "howmany",
         r"fixed test set; from {} runs",
-        _howmany(0, needs(0.01)),
-        _more_than_twice(0, needs(0.01)),
+        takes(0, needs(0.01)),
+        excludes(0, needs(0.01)),
         "3 test sets of 10 runs",
         "excludes four times as many",
     ),
@@ -187,8 +187,8 @@ CLAIMS: tuple[Claim, ...] = (
         "For local error consistency ± 0.02: 96 runs are needed (65 to 157)",
         "howmany",
         r"fixed test set; from {} runs",
-        _howmany(1, fewest_runs(lambda n: 4 * 0.05**2 / n, 0.02) or 0),
-        _more_than_twice(1, fewest_runs(lambda n: 4 * 0.05**2 / n, 0.02) or 0),
+        takes(1, fewest_runs(lambda n: 4 * 0.05**2 / n, 0.02) or 0),
+        excludes(1, fewest_runs(lambda n: 4 * 0.05**2 / n, 0.02) or 0),
         "3 test sets of 10 runs, whose parts add up",
         "excludes four times as many",
     ),

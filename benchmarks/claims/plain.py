@@ -18,7 +18,8 @@ PLAIN: Mapping[str, str] = {
     r"a full cross of {} values": (
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
-    r"assumes? (roughly )?normal|the variance differs between test sets": (
+    r"assumes? (roughly )?normal|^normal values, but these|"
+    r"the variance differs between test sets": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),
     r"too few cells to be compared": "Classifiers that share too few cells with the others.",
@@ -51,10 +52,9 @@ PLAIN: Mapping[str, str] = {
         "Of points: how much each source flips by itself, and what else may look or do the same: "
         "a verdict that is only just told hangs on few points, whichever they are."
     ),
-    r"one run {}, all {} averaged|no gain by averaging is seen|where that is a gain|half of the "
-    r"gain|worth more, as measured|within one sd|are at a bound|is not comparable between|"
-    r"has deep ensembles with|How many independent runs make|one standard deviation better and": (
-        "`dee`: means of what was measured, and how far one standard deviation goes."
+    r"one run {}, all {} averaged|are at a bound|is not comparable between|has deep ensembles with|"
+    r"How many independent runs make|one standard deviation better and": (
+        "`dee`: means of what was measured, and what ranges are over."
     ),
     r"Whether a point is wrong|error consistency of a pair|dropout with it|none seen, as|"
     r"is unknown\)|No cell has a repeat with|which a few runs may do by chance": (
@@ -102,9 +102,7 @@ PLAIN: Mapping[str, str] = {
     r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all": (
         "Captions: what is drawn, and by what it was chosen."
     ),
-    r"[Aa]like at the end|response curves with equal ends|for the largest difference in gi": (
-        "The two response curves that differ most in gi, so chosen."
-    ),
+    r"response curves with equal ends": "What a kind of figures draws.",
     r"Bold: the b|P: that it is better|more is better": (
         "Which mean is the better one in a table, and which direction is."
     ),

@@ -14,6 +14,8 @@ from benchmarks.claims.record import (
     Claim,
     Tally,
 )
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.responses import response_pairs
 from manyseed.analysis.response.corpora import information
 
 Real = NDArray[np.float64]
@@ -81,7 +83,50 @@ def _beyond(depth: float, told: float, measure: str | None = None) -> Callable[[
     return count
 
 
+MODELS, MAGNITUDES = 24, 11
+
+
+def _pair(seed: int, apart: float) -> Tally:
+    """Return whether two of many curves are drawn as alike at the end, unlike before.
+
+    All fall alike, each by chance elsewhere (sd 0.01); `apart`: by how much the first stays above.
+    """
+    rng = np.random.default_rng([seed, 61])
+    place = np.linspace(0, 1, MAGNITUDES)
+    curves = 0.9 - 0.4 * place + 0.01 * rng.normal(size=(MODELS, MAGNITUDES))
+    curves[0] += apart * 4 * place * (1 - place)
+    curves[0, -1] = curves[1, -1]
+    model, magnitude = np.indices(curves.shape).reshape(2, -1)
+    axes = dict.fromkeys(AXES, "none") | {"dataset": "d", "classifier": "c"}
+    table = pl.DataFrame(
+        {
+            **axes,
+            "cell": model,
+            "hparams": [f"width = {number}" for number in model],
+            "transform": "intra",
+            "layer": pl.Series([0] * model.size, dtype=pl.UInt8),
+            "repeat_index": 0,
+            "magnitude": place[magnitude],
+            "accuracy": curves.ravel(),
+            "n_runs": 3,
+        }
+    )
+    drawn = [plot for plot in response_pairs(table) if "width = 0" in plot.caption or not apart]
+    return Tally(bool(drawn))
+
+
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "Alike at the end, least alike before: two configurations",
+        "captions",
+        r"[Aa]like at the end|for the largest difference in gi",
+        0.05,
+        "corpora",
+        lambda seed: _pair(seed, 0.0),
+        lambda seed: _pair(seed, 0.1),
+        f"{MODELS} models whose curves differ by chance alone, by 0.01 at each magnitude",
+        "one of them stays above by up to 0.1: it is drawn",
+    ),
     Claim(
         "2 of 3 scores tell beyond chance which model has the larger gap; scores are noise",
         "answers",

@@ -30,7 +30,7 @@ from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
 from manyseed.analysis.questions.question import answers
 from manyseed.analysis.tables.rows import Tables
-from tests.analysis.planted import planted
+from tests.analysis.planted import long_tailed, normal, planted
 
 Real = NDArray[np.float64]
 
@@ -50,28 +50,28 @@ def _moved(by: float, classifier: str | None = None) -> Callable[..., float]:
     return accuracy
 
 
-SWEEPS: Mapping[str, Callable[[int], Tables]] = {
-    "alike": lambda seed: planted(2, NAMES, ("none", "noise"), repeats=4, runs=6, seed=seed),
-    "better": lambda seed: planted(
-        2, NAMES, repeats=4, runs=6, accuracy=of_classifier(a=0.92, b=0.9, c=0.9), seed=seed
+SWEEPS: Mapping[str, Callable[..., Tables]] = {
+    "alike": lambda **more: planted(2, NAMES, ("none", "noise"), repeats=4, runs=6, **more),
+    "better": lambda **more: planted(
+        2, NAMES, repeats=4, runs=6, accuracy=of_classifier(a=0.92, b=0.9, c=0.9), **more
     ),
-    "two best": lambda seed: planted(
-        2, NAMES, repeats=4, runs=6, accuracy=of_classifier(a=0.9, b=0.9, c=0.85), seed=seed
+    "two best": lambda **more: planted(
+        2, NAMES, repeats=4, runs=6, accuracy=of_classifier(a=0.9, b=0.9, c=0.85), **more
     ),
-    "nearly alike": lambda seed: planted(
-        2, NAMES[:2], repeats=4, runs=6, accuracy=of_classifier(a=0.9, b=0.895), sd=0.004, seed=seed
+    "nearly alike": lambda **more: planted(
+        2, NAMES[:2], repeats=4, runs=6, accuracy=of_classifier(a=0.9, b=0.895), sd=0.004, **more
     ),
-    "precise": lambda seed: planted(2, NAMES[:2], repeats=4, runs=6, sd=0.002, seed=seed),
-    "varied": lambda seed: planted(
-        2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.01, c=0.005), seed=seed
+    "precise": lambda **more: planted(2, NAMES[:2], repeats=4, runs=6, sd=0.002, **more),
+    "varied": lambda **more: planted(
+        2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.01, c=0.005), **more
     ),
-    "two most": lambda seed: planted(
-        2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.02, c=0.005), seed=seed
+    "two most": lambda **more: planted(
+        2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.02, c=0.005), **more
     ),
-    "two least": lambda seed: planted(
-        2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.005, c=0.005), seed=seed
+    "two least": lambda **more: planted(
+        2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.005, c=0.005), **more
     ),
-    "moved": lambda seed: planted(
+    "moved": lambda **more: planted(
         2,
         NAMES[:2],
         ("none", "noise", "still"),
@@ -79,32 +79,34 @@ SWEEPS: Mapping[str, Callable[[int], Tables]] = {
         runs=6,
         accuracy=_moved(0.02),
         consistency=lambda _, __, scheme, ___: 0.6 - 0.1 * (scheme == "noise"),
-        seed=seed,
+        **more,
     ),
-    "barely moved": lambda seed: planted(
+    "barely moved": lambda **more: planted(
         2,
         NAMES[:2],
         ("none", "noise", "still"),
         repeats=4,
         runs=6,
         accuracy=_moved(0.008),
-        seed=seed,
+        **more,
     ),
-    "one cell": lambda seed: planted(1, NAMES[:1], repeats=3, runs=10, seed=seed),
-    "one set": lambda seed: planted(1, NAMES[:2], repeats=1, runs=6, seed=seed),
-    "few runs": lambda seed: planted(1, NAMES[:1], repeats=1, runs=8, seed=seed),
-    "lacking": lambda seed: planted(1, NAMES[:1], repeats=3, runs=6, missing=2, seed=seed),
-    "blind": lambda seed: planted(1, NAMES[:1], repeats=3, runs=6, delta=0.3, seed=seed),
+    "one cell": lambda **more: planted(1, NAMES[:1], repeats=3, runs=10, **more),
+    "one set": lambda **more: planted(1, NAMES[:2], repeats=1, runs=6, **more),
+    "few runs": lambda **more: planted(1, NAMES[:1], repeats=1, runs=8, **more),
+    "lacking": lambda **more: planted(1, NAMES[:1], repeats=3, runs=6, missing=2, **more),
+    "blind": lambda **more: planted(1, NAMES[:1], repeats=3, runs=6, delta=0.3, **more),
 }
 
 
 WITH_EFFECTS = ("alike", "moved", "barely moved")
+SKEWED = ", skewed"
 
 
 @lru_cache(16)
 def tables_of(sweep: str, seed: int) -> Tables:
-    """Return the tables of a planted sweep."""
-    return SWEEPS[sweep](seed)
+    """Return the tables of a planted sweep; of one whose name ends in `SKEWED`, skewed ones."""
+    noise = long_tailed if sweep.endswith(SKEWED) else normal
+    return SWEEPS[sweep.removesuffix(SKEWED)](seed=seed, noise=noise)
 
 
 @cache
@@ -121,7 +123,9 @@ def answered(sweep: str, seed: int) -> Mapping[str, str]:
     lines: dict[str, list[str]] = {}
     found = answers(
         tables,
-        effects_of(sweep, seed) if sweep in WITH_EFFECTS else effects_of("one cell", 0),
+        effects_of(sweep, seed)
+        if sweep.removesuffix(SKEWED) in WITH_EFFECTS
+        else effects_of("one cell", 0),
         None,
         OPTIONS,
         planned=finished + (6 if sweep == "lacking" else 0),
@@ -138,7 +142,7 @@ def verdicts(sweep: str, seed: int) -> tuple[str, ...]:
     return tuple(verdict(one) for one in accuracies(tables_of(sweep, seed)))
 
 
-def _verdict(sweep: str, pattern: str) -> Callable[[int], Tally]:
+def judged(sweep: str, pattern: str) -> Callable[[int], Tally]:
     """Return in how many verdicts, one per dataset, a pattern occurs."""
 
     def count(seed: int) -> Tally:
@@ -148,12 +152,12 @@ def _verdict(sweep: str, pattern: str) -> Callable[[int], Tally]:
     return count
 
 
-def _says(sweep: str, about: str, pattern: str) -> Callable[[int], Tally]:
+def says(sweep: str, about: str, pattern: str) -> Callable[[int], Tally]:
     """Return whether an answer matches a pattern."""
     return lambda seed: Tally(bool(re.search(pattern, answered(sweep, seed).get(about, ""))))
 
 
-def _share(
+def share(
     sweep: str, about: str, pattern: str, is_so: Callable[..., bool]
 ) -> Callable[[int], Tally]:
     """Return in how many places where an answer matches a pattern its numbers are so."""
@@ -165,7 +169,7 @@ def _share(
     return count
 
 
-def _each(sweep: str, pattern: str, datasets: int = 2) -> Callable[[int], Tally]:
+def each(sweep: str, pattern: str, datasets: int = 2) -> Callable[[int], Tally]:
     """Return in how many sentences on accuracy, one per dataset, a pattern occurs."""
 
     def count(seed: int) -> Tally:
@@ -175,7 +179,7 @@ def _each(sweep: str, pattern: str, datasets: int = 2) -> Callable[[int], Tally]
     return count
 
 
-def _differences(seed: int) -> Tally:
+def differences(seed: int) -> Tally:
     """Return how many sentences miss a difference between the best, a, and b or c: 0.02."""
     wrong = 0
     for line in answered("better", seed)["accuracy"].splitlines():
@@ -190,10 +194,10 @@ def _differences(seed: int) -> Tally:
     return Tally(wrong, 2)
 
 
-_LEVEL = r"\ba (0\.\d+) ± (\d\.\d+)"
-_SD = r"(0\.\d+) \((0\.\d+) to (\d\.\d+)\)"
+LEVEL = r"\ba (0\.\d+) ± (\d\.\d+)"
+SD = r"(0\.\d+) \((0\.\d+) to (\d\.\d+)\)"
 _RATIO = r"(\d+\.\d) times \((\d+\.\d) to (\d+\.\d)\)"
-_MOVE = rf"perturb continuous noise in \w: {SIGNED} \({SIGNED} to {SIGNED}, 95 %"
+MOVE = rf"perturb continuous noise in \w: {SIGNED} \({SIGNED} to {SIGNED}, 95 %"
 
 
 def _spread_misses(seed: int) -> Tally:
@@ -202,7 +206,7 @@ def _spread_misses(seed: int) -> Tally:
     names = re.findall(r"(?:accuracy of|that of|for|and \S+ \(.*?\) for) ([abc])\b", text)
     truth = {"a": 0.02, "b": 0.01, "c": 0.005}
     first = re.search(r"accuracy of (\w)", text)
-    found = list(numbers(_SD, text))
+    found = list(numbers(SD, text))
     ends = [first[1] if first else "a", *[name for name in names if not first or name != first[1]]]
     wrong = sum(
         miss(low, truth[name], high, 5e-5)
@@ -227,7 +231,7 @@ def needs(sd: float, half: float = PRECISE) -> int:
 _TAKES = r"\(([\d,]+) (?:to ([\d,]+)|or more), 95 %(?: for all \d+ cells together)?; from"
 
 
-def _takes_misses(sweep: str, truth: int) -> Callable[[int], Tally]:
+def takes_misses(sweep: str, truth: int) -> Callable[[int], Tally]:
     def count(seed: int) -> Tally:
         found = re.search(_TAKES, answered(sweep, seed).get("enough", ""))
         if not found:
@@ -276,7 +280,7 @@ def _ranks(accuracy: Any, pattern: str) -> Callable[[int], Tally]:
 
 
 def _incomplete(sweep: str) -> Callable[[int], Tally]:
-    return _says(sweep, "missing", "^The results are incomplete: they lack 6 of 18")
+    return says(sweep, "missing", "^The results are incomplete: they lack 6 of 18")
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -286,7 +290,7 @@ CLAIMS: tuple[Claim, ...] = (
         r"results are incomplete|repeats lack runs",
         0.0,
         "sweeps",
-        _says("one cell", "missing", "."),
+        says("one cell", "missing", "."),
         _incomplete("lacking"),
         "all runs finished",
         "6 of 18 runs missing, to be counted",
@@ -295,8 +299,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Accuracy on D: a 0.90 ± 0.01",
         "answers",
         r"± half of the 95 % interval over test sets",
-        _share("alike", "accuracy", _LEVEL, lambda value, half: abs(value - 0.9) > half),
-        _share("alike", "accuracy", _LEVEL, lambda value, half: abs(value - 0.8) > half),
+        share("alike", "accuracy", LEVEL, lambda value, half: abs(value - 0.9) > half),
+        share("alike", "accuracy", LEVEL, lambda value, half: abs(value - 0.8) > half),
         MANY,
         "excludes a value 5 sd between test sets away",
     ),
@@ -307,8 +311,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"cannot be told apart from|pairs of classifiers|^\{\} better on each",
         0.05,
         "sentences",
-        _each("alike", r"is better than"),
-        _each("better", r"a is better than"),
+        each("alike", r"is better than"),
+        each("better", r"a is better than"),
         f"{NOTHING}: {MANY}",
         "one better by 0.02 (2 sd between seeds)",
     ),
@@ -318,11 +322,11 @@ CLAIMS: tuple[Claim, ...] = (
         r"cannot be told apart from",
         0.05,
         "sentences",
-        _each(
+        each(
             "two best",
             r"(a is better than b|b is better than a|than [ab] by|is better .*and than [ab])",
         ),
-        _each("two best", r"is better than c by"),
+        each("two best", r"is better than c by"),
         "two equal, the third worse by 0.05",
         "the third",
     ),
@@ -333,8 +337,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"^Which is better: not told",
         0.05,
         "verdicts",
-        _verdict("alike", " > "),
-        _verdict("better", r"^a(, [bc])? > "),
+        judged("alike", " > "),
+        judged("better", r"^a(, [bc])? > "),
         f"{NOTHING}: {MANY}",
         "one better by 0.02 (2 sd between seeds)",
     ),
@@ -344,8 +348,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"pairs are told apart|other pair",
         0.05,
         "verdicts",
-        _verdict("two best", r"\ba > [^;]*\bb\b|\bb > [^;]*\ba\b"),
-        _verdict("two best", "> c"),
+        judged("two best", r"\ba > [^;]*\bb\b|\bb > [^;]*\ba\b"),
+        judged("two best", "> c"),
         "two equal, the third worse by 0.05",
         "the third",
     ),
@@ -355,8 +359,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"{} ≈ {}",
         0.05,
         "verdicts",
-        _verdict("nearly alike", "≈"),
-        _verdict("precise", "≈"),
+        judged("nearly alike", "≈"),
+        judged("precise", "≈"),
         "2 classifiers that differ by 0.005, sd of 0.004",
         "equal ones, sd of 0.002",
     ),
@@ -364,8 +368,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… by 0.02 ± 0.01 (all differences from the best)",
         "answers",
         r"Paired on the same test sets",
-        _differences,
-        _each("better", r"a is better than"),
+        differences,
+        each("better", r"a is better than"),
         "one better by 0.02",
         "excludes 0",
     ),
@@ -377,10 +381,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"^\{\} varies more than \{\}$",
         0.05,
         "sweeps",
-        _says("alike", "spread", "^Between seeds"),
-        _says(
-            "varied", "spread", "^Between seeds, the accuracy of a varies most.* that of c least"
-        ),
+        says("alike", "spread", "^Between seeds"),
+        says("varied", "spread", "^Between seeds, the accuracy of a varies most.* that of c least"),
         f"{NOTHING}: {MANY}",
         "sd of 0.02, 0.01 and 0.005",
     ),
@@ -390,8 +392,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"Which of {} varies {} cannot be told",
         0.05,
         "sweeps",
-        _says("two most", "spread", "varies most,"),
-        _says("two most", "spread", "varies more than that of c"),
+        says("two most", "spread", "varies most,"),
+        says("two most", "spread", "varies more than that of c"),
         "sd of 0.02, 0.02 and 0.005",
         "more than the third",
     ),
@@ -401,8 +403,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"That of {} varies least|Which of {} varies {} cannot be told",
         0.05,
         "sweeps",
-        _says("two least", "spread", r"(that of [bc] least|That of [bc] varies least)"),
-        _says("two most", "spread", r"That of c varies least"),
+        says("two least", "spread", r"(that of [bc] least|That of [bc] varies least)"),
+        says("two most", "spread", r"That of c varies least"),
         "sd of 0.02, 0.005 and 0.005",
         "sd of 0.02, 0.02 and 0.005",
     ),
@@ -411,7 +413,7 @@ CLAIMS: tuple[Claim, ...] = (
         "answers",
         r"with a standard deviation of|over {} on the",
         _spread_misses,
-        _share("varied", "spread", _SD, lambda _, low, high: miss(low, 0.01, high)),
+        share("varied", "spread", SD, lambda _, low, high: miss(low, 0.01, high)),
         "sd of 0.02, 0.01 and 0.005; largest and smallest stated",
         "excludes 0.01",
     ),
@@ -419,8 +421,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… of the largest and smallest of equal ones",
         "answers",
         r"with a standard deviation of|its standard deviation is",
-        _share("alike", "spread", _SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
-        _share("alike", "spread", _SD, lambda _, low, high: miss(low, 0.02, high)),
+        share("alike", "spread", SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
+        share("alike", "spread", SD, lambda _, low, high: miss(low, 0.02, high)),
         f"{NOTHING}: {MANY}",
         "excludes twice the sd",
     ),
@@ -428,8 +430,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… of a single classifier",
         "answers",
         r"varies with a standard deviation",
-        _share("one cell", "spread", _SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
-        _share("one cell", "spread", _SD, lambda _, low, high: miss(low, 0.02, high)),
+        share("one cell", "spread", SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
+        share("one cell", "spread", SD, lambda _, low, high: miss(low, 0.02, high)),
         "3 test sets of 10 runs",
         "excludes twice the sd",
     ),
@@ -437,9 +439,9 @@ CLAIMS: tuple[Claim, ...] = (
         "Between seeds, sd of accuracy on this test set: a 0.010 (0.006 to 0.025)",
         "answers",
         r"on this test set: \{\}|On this test set, accuracy varies|each by itself$|"
-        r"if accuracies are normal|which classifier varies most\.",
-        _share("one set", "spread", _SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
-        _share("one set", "spread", _SD, lambda _, low, high: miss(low, 0.04, high)),
+        r"which classifier varies most\.",
+        share("one set", "spread", SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
+        share("one set", "spread", SD, lambda _, low, high: miss(low, 0.04, high)),
         "2 classifiers, 1 test set of 6 runs; each interval",
         "excludes four times the sd",
     ),
@@ -447,8 +449,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… 4 times (2 to 8) as much",
         "answers",
         r"for the ratio over all {} pairs",
-        _share("alike", "spread", _RATIO, lambda _, low, __: low > 1),
-        _share("varied", "spread", _RATIO, lambda _, low, __: low > 1),
+        share("alike", "spread", _RATIO, lambda _, low, __: low > 1),
+        share("varied", "spread", _RATIO, lambda _, low, __: low > 1),
         f"{NOTHING}: {MANY}",
         "sd of 0.02, 0.01 and 0.005: excludes 1",
     ),
@@ -459,8 +461,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"^Matters for \{\}$|^the largest estimates:$|^ \(largest \{\} ± \{\}, in",
         0.05,
         "sweeps",
-        _says("alike", "effects", "changes beyond chance"),
-        _says("moved", "effects", "changes beyond chance in .*noise in"),
+        says("alike", "effects", "changes beyond chance"),
+        says("moved", "effects", "changes beyond chance in .*noise in"),
         f"{NOTHING}: 3 comparisons over 8 test sets",
         "a scheme that costs 0.02 (2 sd between seeds)",
     ),
@@ -470,8 +472,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"No effect is established of",
         0.05,
         "sweeps",
-        _says("moved", "effects", "estimates:.*still in .*No effect|in [34] of"),
-        _says("moved", "effects", "estimates:.*noise in .*noise in"),
+        says("moved", "effects", "estimates:.*still in .*No effect|in [34] of"),
+        says("moved", "effects", "estimates:.*noise in .*noise in"),
         "of two levels, one costs 0.02",
         "that one, in both classifiers",
     ),
@@ -481,8 +483,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"changes beyond chance in|No factor is found",
         0.05,
         "sweeps",
-        _says("alike", "consistency", "changes beyond chance"),
-        _says("moved", "consistency", "changes beyond chance in .*noise in"),
+        says("alike", "consistency", "changes beyond chance"),
+        says("moved", "consistency", "changes beyond chance in .*noise in"),
         f"{NOTHING}: 3 comparisons over 8 test sets",
         "a scheme that costs 0.1 (2 sd of a run's part)",
     ),
@@ -490,8 +492,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… noise in a: −0.02 (−0.03 to −0.01, 95 %)",
         "answers, effects",
         r"changes beyond chance in|\(\{\} to \{\}, 95 %\{\}; \{\}\)",
-        _share("moved", "effects", _MOVE, lambda _, low, high: miss(low, -0.02, high)),
-        _share("moved", "effects", _MOVE, lambda _, low, high: miss(low, -0.01, high)),
+        share("moved", "effects", MOVE, lambda _, low, high: miss(low, -0.02, high)),
+        share("moved", "effects", MOVE, lambda _, low, high: miss(low, -0.01, high)),
         "a scheme that costs 0.02, nearly always named",
         "excludes half of it",
     ),
@@ -499,8 +501,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… of effects that are named only if large by chance",
         "answers, effects",
         r"changes beyond chance in",
-        _share("barely moved", "effects", _MOVE, lambda _, low, high: miss(low, -0.008, high)),
-        _says("barely moved", "effects", "changes beyond chance"),
+        share("barely moved", "effects", MOVE, lambda _, low, high: miss(low, -0.008, high)),
+        says("barely moved", "effects", "changes beyond chance"),
         "a scheme that costs 0.008; intervals of those named",
         "is named",
     ),
@@ -509,7 +511,7 @@ CLAIMS: tuple[Claim, ...] = (
         "answers, effects",
         r"effect is known to|^ or better$",
         _known_to,
-        _says("moved", "effects", "changes beyond chance"),
+        says("moved", "effects", "changes beyond chance"),
         f"{NOTHING}: the largest half-width for each of 3 comparisons",
         "an effect of 0.02 is found",
     ),
@@ -519,8 +521,8 @@ CLAIMS: tuple[Claim, ...] = (
         r"With so few test points|too small for|takes about {} test points",
         0.0,
         "sweeps",
-        _says("one cell", "levels", "With so few"),
-        _says("blind", "levels", "With so few"),
+        says("one cell", "levels", "With so few"),
+        says("blind", "levels", "With so few"),
         "δ = 0.04",
         "δ = 0.3",
     ),
@@ -528,8 +530,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Knowing the mean to ± 0.005 takes 16 runs (11 to 30), of one cell",
         "answers",
         r"Knowing the mean accuracy of",
-        _takes_misses("one cell", needs(0.01)),
-        _takes_misses("one cell", 4 * needs(0.01)),
+        takes_misses("one cell", needs(0.01)),
+        takes_misses("one cell", 4 * needs(0.01)),
         "3 test sets of 10 runs",
         "excludes four times as many",
     ),
@@ -537,8 +539,8 @@ CLAIMS: tuple[Claim, ...] = (
         "… of the cell with the largest standard deviation of 12",
         "answers",
         r"by their standard deviations so far|for all {} cells together",
-        _takes_misses("alike", needs(0.01)),
-        _takes_misses("alike", 4 * needs(0.01)),
+        takes_misses("alike", needs(0.01)),
+        takes_misses("alike", 4 * needs(0.01)),
         "12 cells with one sd, 4 test sets of 6 runs",
         "excludes four times as many",
     ),

@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,14 +158,12 @@ def submit(
     training = running(submissions(paths)) if after_training else []
     arrays_of = [job.id.partition("_")[0] for one in training for job in one.jobs().values()]
     after = [*dict.fromkeys(arrays_of)]
-    paths.analyses.mkdir(parents=True, exist_ok=True)
     with locked(paths.lock, "submitting an analysis") as lease:
-        before = last_job(paths)
+        before, replaced = last_job(paths), ""
         if before is not None:
             ((task,),) = tasks_of([before], fresh=True)
             if after_training and task.job_id and task.state in ("waiting", "held"):
-                with before.scheduler.active():
-                    commands.cancel([task.job_id])
+                replaced = task.job_id
             elif task.is_alive:
                 if before.intent.request == request:
                     return None
@@ -175,7 +173,26 @@ def submit(
                     remedy=f"wait for it, or end it with: scancel {task.job_id}",
                 )
         number = 1 if before is None else before.number + 1
-        return _submit(paths, paths.analysis_job(number), profile, request, lease, after)
+        with _holding(paths.analyses):
+            submission = _submit(paths, paths.analysis_job(number), profile, request, lease, after)
+        if before is not None and replaced:  # once the other is taken
+            with before.scheduler.active():
+                commands.cancel([replaced])
+        return submission
+
+
+@contextmanager
+def _holding(folder: Path) -> Iterator[None]:
+    """Make the folder of analyses for the block; if that fails, none stays that is empty."""
+    new = [each for each in (folder, folder.parent) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for each in new:
+            with suppress(OSError):  # it is in use
+                each.rmdir()
+        raise
 
 
 def _submit(

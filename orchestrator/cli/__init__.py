@@ -17,6 +17,8 @@ LIBRARIES = (
 )
 """Packages, all of them folders, that a file of the same name on ``PYTHONPATH`` would hide."""
 
+_DIGITS = 6  # fewest of a terminal's size that is none
+
 
 def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
@@ -46,7 +48,10 @@ def _guarded() -> int:
     try:
         with process:
             code = _run()
-            process.flush()
+            try:
+                process.flush()
+            except OSError as error:
+                code = _refused(error)
     except StreamClosed:
         code = CLOSED
     except KeyboardInterrupt:
@@ -80,9 +85,10 @@ def _is_ours(entry: TracebackType | None) -> bool:
 
 def _run() -> int:
     """Run the command; return its exit code."""
-    from manyseed.orchestrator.errors import ManyseedError, UnavailableError, way_out
+    from manyseed.orchestrator.errors import ManyseedError
 
     try:
+        _forget_odd_sizes()
         _refuse_shadows()
         from manyseed.orchestrator.cli.commands import app
         from manyseed.orchestrator.cli.output import answers
@@ -97,12 +103,38 @@ def _run() -> int:
     except ManyseedError as error:
         _say_error(str(error), error.exit_code, error.facts)
         return error.exit_code
-    except OSError as error:  # a disk or a folder that refuses, anywhere
-        place = f"{error.filename}: " if error.filename else ""
-        refusal = UnavailableError(f"{place}{error.strerror or error}\n  {way_out(error)}")
-        _say_error(str(refusal), refusal.exit_code)
-        return refusal.exit_code
+    except OSError as error:
+        return _refused(error)
     return 0
+
+
+def _refused(error: OSError) -> int:
+    """Say that a disk or a folder refuses, anywhere; return the exit code."""
+    from manyseed.orchestrator.errors import UnavailableError, way_out
+
+    place = f"{error.filename}: " if error.filename else ""
+    refusal = UnavailableError(f"{place}{error.strerror or error}\n  {way_out(error)}")
+    _say_error(str(refusal), refusal.exit_code)
+    return refusal.exit_code
+
+
+def _forget_odd_sizes() -> None:
+    """Forget sizes of the terminal that are none, which libraries would believe or fail at."""
+    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
+        value = os.environ.get(name, "1")
+        if not (value.isascii() and value.isdecimal() and 0 < len(value.lstrip("0")) < _DIGITS):
+            del os.environ[name]
+
+
+def _has_folder() -> bool:
+    """Return whether the current folder exists."""
+    from pathlib import Path
+
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _interrupted() -> int:
@@ -136,10 +168,13 @@ def _say_error(message: str, code: int, facts: dict[str, object] | None = None) 
 
     from manyseed.orchestrator.cli.output import answers, errors, print_json, say
 
+    if not _has_folder():
+        message += "\n  the current folder no longer exists: change to another, then try again"
     with suppress(OSError):  # a terminal that is gone
         say(Text.assemble(("error:", "bold red"), f" {message}"), to=errors)
     if _as_json(sys.argv[1:]) and not answers:
-        print_json({"error": {"message": message, **(facts or {}), "exit_code": code}})
+        with suppress(OSError):  # a full disk
+            print_json({"error": {"message": message, **(facts or {}), "exit_code": code}})
 
 
 def _as_json(arguments: list[str]) -> bool:

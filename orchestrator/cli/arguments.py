@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo
 
+from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.errors import ManyseedError, UserError, flag
 
 if TYPE_CHECKING:
@@ -203,8 +204,19 @@ class Command(TyperCommand):
 
             earlier = ctx.command_path.partition(" ")[2]
             say(f"{earlier} is now: manyseed {self.now}", style="dim", to=errors)
+        self._require_text(ctx.params)
         with spoken_of_options():
             return super().invoke(ctx)
+
+    def _require_text(self, values: Mapping[str, Any]) -> None:
+        """Refuse words that are no text, unless they name a file, before a library meets them."""
+        for parameter in self.params:
+            given = values.get(parameter.name)
+            for word in given if isinstance(given, list) else [given]:
+                if isinstance(word, str) and _BYTES.search(word) and not _names_file(word):
+                    key = parameter.opts[0] if parameter.opts[0].startswith("-") else None
+                    told = _BYTES.sub("\N{REPLACEMENT CHARACTER}", word)
+                    raise UserError(f"{quoted(told)} is not UTF-8 text", key=key)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command's arguments."""
@@ -219,6 +231,15 @@ class Command(TyperCommand):
             if not isinstance(style := getattr(rich_utils, name), _Wrapping):
                 setattr(rich_utils, name, _Wrapping(style))
         super().format_help(ctx, formatter)
+
+
+_BYTES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
+
+
+def _names_file(word: str) -> bool:
+    with suppress(OSError):  # it is too long
+        return Path(word).exists()
+    return False
 
 
 def without_conversion(parameters: Sequence[Any]) -> None:

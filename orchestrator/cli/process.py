@@ -143,12 +143,20 @@ class _Output(io.TextIOWrapper):
         except BrokenPipeError:
             self._closed()
             return len(text)
+        except OSError as error:
+            raise self._named(error) from None
 
     def flush(self) -> None:
         try:
             super().flush()
         except BrokenPipeError:
             self._closed()
+        except OSError as error:
+            raise self._named(error) from None
+
+    def _named(self, error: OSError) -> OSError:
+        name = "standard error" if self.fileno() == 2 else "standard output"
+        return OSError(error.errno, error.strerror, name)
 
     def _closed(self) -> None:
         if threading.current_thread() is threading.main_thread():

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
@@ -19,41 +20,63 @@ Values = tuple[tuple[str, Any], ...]
 
 NAMES = ("dataset", "classifier")
 _PARTS = (*NAMES, *ATTRIBUTES)
-_FIELD = re.compile(r"\{(\w*)\}|(\*)")
-_NUMBERS = ("repeat", "run")
+_FIELD = re.compile(r"\{(\w*)\}|(\*+)")
+_NUMBER = r"(?<![0-9])[0-9]+(?![0-9])"
+_VALUES: Mapping[str, tuple[str, str]] = {  # the shortest and the longest that are possible
+    **dict.fromkeys(("repeat", "run"), (_NUMBER, _NUMBER)),
+    **dict.fromkeys(("train_fraction", "fit_seconds"), ("[0-9.][^/]*?", "[0-9.][^/]*")),
+}
 
 
 class Pattern:
     """A pattern of paths such as ``{classifier}/seed-{run}/test.csv``; it matches their last parts.
 
-    ``{NAME}`` stands for a value, and ``*`` for anything, within one part of the path.
+    ``{NAME}`` stands for a value, and ``*`` for anything, within one part of the path. A path that
+    can be read in two ways is refused.
     """
 
     def __init__(self, text: str) -> None:
-        self._text, taken, at, seen = text, "", 0, set[str]()
+        self._text, at, seen = text, 0, set[str]()
+        taken = ["", ""]
+
+        def add(short: str, long: str) -> None:
+            taken[0] += short
+            taken[1] += long
+
         for field in _FIELD.finditer(text):
-            taken += re.escape(text[at : field.start()])
+            add(*[re.escape(text[at : field.start()])] * 2)
             at = field.end()
             if field[2]:
-                taken += "[^/]*"
+                add("[^/]*?", "[^/]*")
                 continue
             name = field[1]
             require_one_of(name, _PARTS, "unknown part", key="--name")
             if name in seen:
                 raise UserError(f"{{{name}}} stands in it twice", key="--name", value=text)
             seen.add(name)
-            taken += f"(?P<{name}>{r'[0-9]+' if name in _NUMBERS else r'[^/]+?'})"
+            add(*(f"(?P<{name}>{kind})" for kind in _VALUES.get(name, ("[^/]+?", "[^/]+"))))
         if not seen:
             remedy = f"such as {{classifier}}/seed-{{run}}.csv; parts: {', '.join(_PARTS)}"
             raise UserError("names no part of paths", key="--name", value=text, remedy=remedy)
-        self._pattern = re.compile(f"(?:.*/)?{taken}{re.escape(text[at:])}", re.DOTALL)
+        self._readings = [
+            re.compile(f"(?:.*/)?{one}{re.escape(text[at:])}", re.DOTALL) for one in taken
+        ]
 
     def read(self, file: Path) -> dict[str, Any] | None:
         """Return the values in a path, numbers as such; None if it does not match."""
-        found = self._pattern.fullmatch(file.absolute().as_posix())
-        if found is None:
+        short, long = (one.fullmatch(file.absolute().as_posix()) for one in self._readings)
+        if short is None or long is None:
             return None
-        values: dict[str, Any] = found.groupdict()
+        values: dict[str, Any] = short.groupdict()
+        for name, value in values.items():
+            if long[name] != value:
+                reason = f"{name} may be {quoted(value)} or {quoted(long[name])}"
+                remedy = "put it between parts of the path, or write a pattern for each classifier"
+                raise UserError(
+                    f"can be read in two ways by --name {self._text}: {reason}",
+                    file=file,
+                    remedy=remedy,
+                )
         for name in values.keys() & {*ATTRIBUTES}:
             kind = ATTRIBUTES[name].kind
             try:
@@ -73,11 +96,15 @@ class Pattern:
                     raise UserError(f"does not match --name {self._text}", file=place)
                 yield place
                 continue
-            held = [
+            every = [
                 file
                 for file in place.rglob("*")
-                if file.suffix in suffixes and file.is_file() and not _is_hidden(file, place)
+                if file.suffix in suffixes and not _is_hidden(file, place)
             ]
+            for file in every:
+                if file.is_symlink() and not file.exists() and self.read(file) is not None:
+                    raise UserError("is a link to a file that is not there", file=file)
+            held = [file for file in every if file.is_file()]
             found = [file for file in held if self.read(file) is not None]
             if not found:
                 example = f", such as {min(held)}" if held else ""

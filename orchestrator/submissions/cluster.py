@@ -256,7 +256,7 @@ def submit_arrays(
     What SLURM refuses is told as a user's error; if it took nothing, the folder goes. `again` is
     the command that submits the rest, for messages. `after`: as in `slurm.arrays.Tasks`.
     """
-    remember(profile)
+    is_taken = True
     try:
         submit_jobs(submission, profile, function, arguments, check, after=after)
     except ClusterUnavailable as error:
@@ -265,6 +265,7 @@ def submit_arrays(
         raise UnavailableError(f"{error}{retry}") from None
     except (ClusterError, Refused) as error:
         if not (jobs := submission.noted_jobs()):
+            is_taken = False
             shutil.rmtree(submission.folder)
             raise refusal(error, profile) from None
         submission.files.submitted.touch()
@@ -272,6 +273,9 @@ def submit_arrays(
             f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
             f"{error}\n  submit the rest when these are done: {again}"
         ) from None
+    finally:
+        if is_taken:
+            remember(profile)
 
 
 def submit_jobs(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -154,6 +155,10 @@ def _require_decided(
             )
 
 
+class NothingStarted(UnavailableError):
+    """No process could be started, so that nothing was submitted."""
+
+
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 
 
@@ -234,23 +239,52 @@ def submit(
         if scheduler is not None:
             with scheduler.active():
                 discovered = discover()
-        # what is refused was refused by now, and has changed nothing
-        choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)
+        # what is refused was refused by now, except for what only sbatch knows
+        with _taken_back(paths, groups, lease.check):
+            choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)
+            lay_out(paths, state.plan, groups)
+            # otherwise each process of a task would first read the whole store
+            journals = state.plan.journals(paths)
+            keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, journals))
+            number = _next_number(paths)
+            code.copy()
+            submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
+            submitter.stacks, submitter.bf16 = members_of(paths, stacked), bf16
+            if request.profile is None:
+                submission = submitter.to_this_machine(rows, devices, gpu)
+            else:
+                for text in cluster.copied_secrets(request.profile, submitter.folder):
+                    report(text)
+                known = discovered, costs, earlier, states, n_waiting
+                submission = submitter.to_cluster(rows, request.profile, *known, report=report)
         _go_on(earlier, states, dispensable)
-        lay_out(paths, state.plan, groups)
-        # otherwise each process of a task would first read the whole store
-        keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
-        number = _next_number(paths)
-        code.copy()
-        submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
-        submitter.stacks, submitter.bf16 = members_of(paths, stacked), bf16
-        if request.profile is None:
-            return submitter.to_this_machine(rows, devices, gpu)
-        for text in cluster.copied_secrets(request.profile, submitter.folder):
-            report(text)
-        return submitter.to_cluster(
-            *(rows, request.profile, discovered, costs, earlier, states, n_waiting), report=report
-        )
+        return submission
+
+
+@contextmanager
+def _taken_back(paths: SweepPaths, groups: Groups, check: Callable[[], None]) -> Iterator[None]:
+    """Remove the folders that the block makes if nothing is submitted.
+
+    Rows that it adds to groups that exist stay, as any submission would add them.
+    """
+    folders = [paths.recipes, paths.stack("").parent, paths.code(""), paths.store]
+    for spec in groups.specs:
+        folders += [(paths.store / spec.path).parent, paths.store / spec.path]
+    new = [folder for folder in folders if not folder.exists()]
+    had_tasks = paths.tasks.exists()
+    try:
+        yield
+    except (UserError, NothingStarted):
+        check()  # who took over may have submitted
+        removed = paths.unfinished_submission(uuid.uuid4().hex)
+        with suppress(OSError):  # whatever stays is used by the next submission
+            removed.mkdir(parents=True)
+            for number, folder in enumerate(folder for folder in new if folder.exists()):
+                folder.rename(removed / str(number))
+            shutil.rmtree(removed)
+            if not had_tasks:
+                paths.tasks.rmdir()
+        raise
 
 
 class _Submitter:
@@ -289,7 +323,11 @@ class _Submitter:
             self.lease.check()  # if another process took it over, it submits these runs anew
             with deferred():  # a job that starts but is not recorded would be submitted again
                 arguments = self._arguments(0, self.request.workers)
-                job = local.submit(files.submitit, FUNCTION, arguments, {})
+                try:
+                    job = local.submit(files.submitit, FUNCTION, arguments, {})
+                except (OSError, RuntimeError) as error:
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                    raise NothingStarted(f"cannot submit to this machine: {error}") from None
                 write_json(files.local_job, asdict(job))
         except (OSError, RuntimeError) as error:
             raise UnavailableError(f"cannot submit to this machine: {error}") from None

@@ -16,6 +16,24 @@ from manyseed.analysis.tables.schema import OVER_REPEATS, cells
 Number = Callable[[str, str, str, float], float] | float
 """The same for all cells, or of dataset, classifier, scheme and training fraction."""
 
+Noise = Callable[[np.random.Generator, tuple[int, ...]], Any]
+"""Draws of mean 0 and variance 1."""
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Return normal draws."""
+    return rng.normal(size=shape)
+
+
+_TAIL = 0.3142
+
+
+def long_tailed(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Return draws of skewness -1, as of accuracies whose errors are log-normal."""
+    errors = np.exp(_TAIL * rng.normal(size=shape))
+    mean = np.exp(_TAIL**2 / 2)
+    return (mean - errors) / (mean * np.sqrt(np.expm1(_TAIL**2)))
+
 
 def planted(
     datasets: int = 1,
@@ -31,15 +49,15 @@ def planted(
     alpha: Number = 0.0,
     delta: float = 0.04,
     between: float = 0.02,
-    skewed: bool = False,
+    noise: Noise = normal,
     missing: int = 0,
     seed: int = 0,
 ) -> Tables:
     """Return tables whose numbers vary around planted ones.
 
-    Accuracy is planted plus a part of the test set (sd `between`) plus one of the run (`sd`, normal
-    or, if `skewed`, exponential), both the same streams in all cells; `missing` runs of each repeat
-    of the last cell are not there.
+    Accuracy is planted plus a part of the test set (normal, of sd `between`) plus one of the run
+    (`noise` of sd `sd`), both the same streams in all cells; `missing` runs of each repeat of the
+    last cell are not there.
     """
     rng = np.random.default_rng(seed)
     names = [f"data-{index:02d}" for index in range(datasets)]
@@ -56,12 +74,11 @@ def planted(
         pl.lit("default").alias("hparams"),
         pl.lit("init+batch").alias("vary"),
     )
-    noise = rng.exponential(size=(count, repeats, runs)) - 1 if skewed else None
-    noise = rng.normal(size=(count, repeats, runs)) if noise is None else noise
+    drawn = noise(rng, (count, repeats, runs))
     sets = dict(zip(names, between * rng.normal(size=(datasets, repeats)), strict=True))
     level = np.array([_at(accuracy, one) + sets[one[0]] for one in of_cell])
     scale = np.array([_at(sd, one) for one in of_cell])
-    values = level[:, :, None] + scale[:, None, None] * noise
+    values = level[:, :, None] + scale[:, None, None] * drawn
     levels = np.array([_at(alpha, one) for one in of_cell])[:, None, None] + 0.0 * values
     cell, repeat, run = np.indices(values.shape).reshape(3, -1)
     frame = pl.DataFrame(

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,22 @@ VERBS = (
     *("logs DIR", "show DIR 0:0:0", "rerun DIR 0:0:0", "variance DIR", "export DIR -o OUT.zip"),
     *("respond DIR --transforms intra --rows 5 --workers 1", "cancel DIR", "verify DIR --repair"),
     *("drop DIR --dry-run --where cell=0", "plan OUT.toml --out DIR --dry-run"),
+    *("status DIR --usage", "status DIR 0:0:0", "answers DIR points --why", "methods DIR"),
+    *("seal DIR", "verify DIR --sealed", "split DIR --where cell=0 --out OUT", "merge DIR part"),
+    *("merge whole DIR", "plan OUT.toml --out DIR --dry-run --budget 1coreh", "tune DIR"),
+    "plan OUT.toml --out DIR --dry-run --cluster p.toml",
 )
 WHERE = (
     *("query DIR -t runs -w", "rerun DIR --save OUT --where", "drop DIR --dry-run --where"),
     *("respond DIR --where", "compare DIR --where", "compare DIR --b TRUE --a", "dee DIR --where"),
     *("howmany DIR --draws 10 --where", "howmany DIR --until 0.01 --dry-run --where"),
     *("variance DIR --where", "plot DIR accuracy -o OUT.pdf --where", "resume DIR --only"),
-    *("submit DIR --only", "query DIR -w", "plan OUT.toml --dry-run --set keep.parameters="),
+    *(
+        "submit DIR --only",
+        "query DIR -w",
+        "split DIR --out OUT --where",
+        "plan OUT.toml --dry-run --set keep.parameters=",
+    ),
 )
 """Verbs that take a condition, which follows."""
 CONDITIONS = (
@@ -99,8 +108,45 @@ TEXTS: dict[str, bytes] = {
 }
 """Texts in place of any small file, or before its own text."""
 
+TAKERS = (
+    *("plan h.toml --dry-run --budget", "import a.npz --out made --name", "docs", "answers DIR"),
+    *("import . --out made --name", "query DIR -t", "query DIR --by", "answers DIR points"),
+    *(
+        "plan h.toml --dry-run --walltime",
+        "merge whole",
+        "show DIR",
+        "logs DIR",
+        "init",
+        "plot DIR",
+    ),
+    *("import a.npz --out made --map", "import a.npz --out made --key", "seal DIR --terms"),
+    *("import a.npz --out made --columns", "import a.npz --out made --classifier"),
+    *("resume DIR --memory", "submit DIR --cluster", "cluster check", "verify DIR --sealed"),
+    "plan h.toml --dry-run --cluster",
+)
+"""Verbs that take a word, which follows."""
+WORDS = (
+    *("", " ", "é", "{", "}", "{run}", "{nothing}", "{run}{run}", "{classifier}{run}", "{run}/*"),
+    *("-1", "9" * 5000, "0gpuh", "-1coreh", "1e999gpuh", "nangpuh", "1GB,2GB", "\u00b2coreh", "/"),
+    *("..", "*" * 300, "[", "(?P<a>", "\n", "\udcff", "a" * 300, "a=b=c", "=", ",", "%s", "1:2:3"),
+    *("0:0:99", "99:0:0", ":", "\u202e"),
+)
+"""Words that few verbs can use."""
+
+ENVIRONMENT = (
+    *("TERM", "LANG", "HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TMPDIR"),
+    *("MANYSEED_DATA", "MANYSEED_LEASE_SECONDS", "MANYSEED_CHECKPOINT_SECONDS", "USER", "SHELL"),
+    *("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CPUS_ON_NODE", "CUDA_VISIBLE_DEVICES", "TORCH_HOME"),
+    *("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "MPLBACKEND", "NO_COLOR"),
+)
+ODD = ("", " ", "\udcff\udcfe", "x", "-1", "0", "1e400", "\u00b2", "9" * 5000, "/nowhere", "{}")
+"""Values of variables."""
+
+SURROUNDED = ("status DIR", "submit DIR", "plan h.toml --dry-run", "analyze DIR --resamples 10")
+
 VALUES: tuple[Any, ...] = (None, "x", -1, 2**70, 1.5, True, [], {}, [None], "é" * 300)
 BYTES = ("deleted", "empty", "cut", "a bit", "garbage", "a folder", "a dangling link")
+_NONE: Mapping[str, str] = {}
 _NOT_SO = ("Traceback", "panicked", "Warning:", "Result::unwrap", "make room", "give permission")
 _SEES_JSON = (".json", ".jsonl")
 
@@ -152,24 +198,34 @@ class Campaign:
             ("analyze", "imported", "--resamples", "10"),
             ("export", "imported", "-o", "labels.parquet"),
             ("export", "imported", "-o", "s.zip"),
+            ("plan", "h.toml", "--out", "whole"),
+            ("split", "whole", "--where", "cell = 0", "--out", "part"),
         ):
             code, told = self._call(*words)
             assert code == 0, (words, told)
         self.sweeps = {name: folder / name for name in ("trained", "imported")}
 
-    def _call(self, *words: str) -> tuple[int, str]:
+    def _call(self, *words: str, env: Mapping[str, str] = _NONE) -> tuple[int, str]:
         """Call a command; the exit code is 99 if it raised."""
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             try:
-                done = here.call(*words, cwd=self.folder, env={"MANYSEED_LEASE_SECONDS": "4"})
+                env = {"MANYSEED_LEASE_SECONDS": "4", **env}
+                done = here.call(*words, cwd=self.folder, env=env)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 return 99, traceback.format_exc()
         return done.returncode, done.output
 
-    def tell(self, done: str, words: str, *more: str, codes: range | tuple[int, ...]) -> None:
+    def tell(
+        self,
+        done: str,
+        words: str,
+        *more: str,
+        codes: range | tuple[int, ...],
+        env: Mapping[str, str] = _NONE,
+    ) -> None:
         """Call a command, DIR and OUT replaced, and note it if it misbehaves."""
         out = self.folder / "out"
         shutil.rmtree(out, ignore_errors=True)
@@ -178,7 +234,7 @@ class Campaign:
         given = [word.replace("DIR", "copy").replace("OUT", "out/o") for word in words.split(" ")]
         if given[-1].endswith("="):  # a key, to which the text belongs
             more = (given.pop() + json.dumps(more[0], ensure_ascii=False),)
-        code, told = self._call(*given, *more)
+        code, told = self._call(*given, *more, env=env)
         if code not in codes or any(word in told for word in _NOT_SO):
             self.found.append(Misbehaved(done, (*given, *more), code, told))
 
@@ -208,7 +264,8 @@ class Campaign:
     def text_one(self, name: str, reader: str) -> None:
         """Give a text to one of the readers of small files."""
         text, file = TEXTS[name], self.folder / "odd.toml"
-        whole = {"profile": PROFILE, "sweep file": SWEEP}.get(reader, "")
+        own = {"profile": PROFILE, "checked profile": PROFILE, "sweep file": SWEEP}
+        whole = own.get(reader, "")
         for content in {text, text + whole.encode()}:
             file.write_bytes(content)
             for extra in (".csv", ".npz", ".parquet", ".zip", ".npy"):
@@ -216,6 +273,12 @@ class Campaign:
             codes = (2,) if content == text else (0, 2)
             if reader == "profile":
                 self.tell(f"{reader} {name}", "submit DIR --cluster odd.toml", codes=(0, 2, 4))
+            elif reader == "checked profile":
+                with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
+                    self.tell(f"{reader} {name}", "cluster check odd.toml", codes=(2, 4))
+            elif reader == "map of an import":
+                words = "import a.npz --out out/i --map odd.toml"
+                self.tell(f"{reader} {name}", words, codes=(0, 2))
             elif reader == "sweep file":
                 self.tell(f"{reader} {name}", "plan odd.toml --dry-run", codes=codes)
             elif reader == "import":
@@ -253,6 +316,16 @@ class Campaign:
         if made.is_dir():
             self.tell(f"imported from a damaged {name}", "verify made", codes=(0,))
 
+    def word_one(self, words: str, word: str) -> None:
+        """Give a word to a verb that can hardly use it."""
+        shutil.rmtree(self.folder / "made", ignore_errors=True)
+        with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
+            self.tell("a word", words, word, codes=range(5))
+
+    def surroundings_one(self, name: str, value: str, words: str) -> None:
+        """Call a verb with an odd value of a variable."""
+        self.tell(f"{name}={value[:20]!r}", words, codes=range(5), env={name: value})
+
     def condition_one(self, words: str, condition: str) -> None:
         """Give what is no condition to a verb."""
         with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
@@ -261,7 +334,7 @@ class Campaign:
 
 READERS = (
     *("profile", "sweep file", "import", "runs of an import", "truth of an import", "setting"),
-    "sweep file of a sweep",
+    *("sweep file of a sweep", "checked profile", "map of an import"),
 )
 
 
@@ -338,6 +411,13 @@ def main() -> None:
         for reader in READERS:
             for name in TEXTS:
                 campaign.text_one(name, reader)
+        campaign.copy("trained")
+        for words in TAKERS:
+            for word in WORDS:
+                campaign.word_one(words, word)
+        for name in ENVIRONMENT:
+            for value in ODD:
+                campaign.surroundings_one(name, value, dice.choice(SURROUNDED))
         for number in range(given.tries):
             dice.choice((campaign.damage_one, campaign.damage_one, campaign.import_one))(dice)
             if number % 100 == 99:

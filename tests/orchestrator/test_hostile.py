@@ -19,11 +19,16 @@ from tests.here import call
 from tests.orchestrator.conftest import inside
 from tests.orchestrator.hostile import (
     CONDITIONS,
+    ENVIRONMENT,
+    ODD,
     PROFILE,
     READERS,
+    SURROUNDED,
     SWEEP,
+    TAKERS,
     TEXTS,
     WHERE,
+    WORDS,
     Campaign,
 )
 
@@ -265,6 +270,14 @@ def test_a_profile_that_is_no_text_is_refused_by_name(copied: Path, tmp_path: Pa
         assert (code, "p.toml" in said, told in said) == (2, True, True), said
 
 
+def test_words_that_are_no_text_are_refused_before_a_library_meets_them(copied: Path) -> None:
+    for verb, *more in (("seal", "--terms"), ("plot",), ("query", "-t"), ("query", "--by")):
+        code, said = inside(verb, copied, *more, "x\udcff")
+        assert (code, "is not UTF-8 text" in said) == (2, True), said
+        assert (more[0] if more else "") in said.replace("--table", "-t")
+    assert not (copied / "ro-crate-metadata.json").exists()
+
+
 def test_the_campaign_knows_what_misbehaves(tmp_path: Path) -> None:
     campaign = object.__new__(Campaign)
     campaign.folder, campaign.found = tmp_path, []
@@ -287,6 +300,13 @@ def test_nothing_hostile_ends_in_a_traceback(tmp_path: Path, seed: int) -> None:
     for reader in READERS:
         for name in TEXTS:
             campaign.text_one(name, reader)
+    campaign.copy("trained")
+    for words in TAKERS:
+        for word in WORDS:
+            campaign.word_one(words, word)
+    for name in ENVIRONMENT:
+        for value in ODD:
+            campaign.surroundings_one(name, value, dice.choice(SURROUNDED))
     for _ in range(150):
         campaign.damage_one(dice)
         campaign.import_one(dice)

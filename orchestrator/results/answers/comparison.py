@@ -155,7 +155,11 @@ def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
 
 
 def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
-    limits = f", {100 * saving.low:.0f} to {100 * saving.high:.0f} %"
+    # Pitman's interval is exact for normal values
+    limits = (
+        f", {100 * saving.low:.0f} to {100 * saving.high:.0f} % if values are roughly normal: at "
+        "skewness ±1, 92 % of intervals hold"
+    )
     if saving.share <= 0:
         return f"{what} saves nothing (correlation {saving.correlation:.2f}{limits})."
     unpaired = saving.unpaired(n)

@@ -15,7 +15,8 @@ import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
+from manyseed.analysis.questions.howmany import BLOCK, FIRST, Decision, Real, decide
+from manyseed.analysis.questions.intervals import SKEWED
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED
 from manyseed.jobs.checks import Option

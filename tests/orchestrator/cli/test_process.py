@@ -19,6 +19,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from tests.orchestrator.conftest import MANYSEED, inside
 
+GRID = 'name = "s"\nseed = 1\n[[grid]]\ndataset = ["sklearn:wine"]\nclassifier = ["lr-sgd"]\n'
 AT = """
 import os, sys
 class At:
@@ -99,6 +100,62 @@ def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> Non
     found = ends("status", sweep.directory, "0:0:0", shell=shell)
     assert found.returncode == code, found.stderr
     assert found.stderr == b""
+
+
+@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["show", "0:0:0", "--json"]])
+def test_a_disk_that_takes_no_output_is_named(sweep: Sweep, words: Sequence[str]) -> None:
+    verb, *more = words
+    found = ends(verb, sweep.directory, *more, shell='"$@" > /dev/full')
+    told = found.stderr.decode()
+    assert (found.returncode, "standard output: No space left" in told) == (4, True), told
+    assert "Traceback" not in told
+    both = ends(verb, sweep.directory, *more, shell='"$@" > /dev/full 2>&1')
+    assert both.returncode == 4
+
+
+def test_a_current_folder_that_is_gone_is_said_to_be(sweep: Sweep, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(GRID)
+    away = f'cd "{tmp_path}" && mkdir gone && cd gone && rmdir ../gone && "$@"'
+    found = ends("status", sweep.directory, shell=away)
+    assert (found.returncode, found.stderr) == (0, b"")
+    found = ends("plan", tmp_path / "s.toml", "--out", tmp_path / "planned", shell=away)
+    told = found.stderr.decode()
+    assert (found.returncode, "the current folder no longer exists" in told) == (4, True), told
+    assert not (tmp_path / "planned").exists()
+
+
+SIZES = [{"COLUMNS": "0"}, {"COLUMNS": "²"}, {"TERMINAL_WIDTH": "x"}, {"LINES": "9" * 5000}]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_size_that_no_terminal_has_is_forgotten(sizes: dict[str, str]) -> None:
+    found = ends("status", "nowhere", **sizes)
+    assert (found.returncode, b"there is no such directory" in found.stderr) == (2, True)
+    found = ends("status", "--help", **sizes)
+    assert (found.returncode, b"--json" in found.stdout) == (0, True), found.stderr
+
+
+ODD = os.fsdecode(b"/\xff\xfe")
+
+
+@pytest.mark.parametrize(
+    ("unset", "given"),
+    [
+        ("HOME", {}),
+        ("USER", {"LOGNAME": ""}),
+        ("", {"HOME": ""}),
+        ("", {"HOME": ODD, "XDG_CONFIG_HOME": ODD, "XDG_CACHE_HOME": ODD}),
+        ("", {"TMPDIR": ODD, "TERM": ODD, "LANG": ODD, "LC_ALL": "C"}),
+    ],
+    ids=str,
+)
+def test_odd_surroundings_are_no_error(sweep: Sweep, unset: str, given: dict[str, str]) -> None:
+    shell = f'unset {unset}; "$@"' if unset else '"$@"'
+    for words in (("status", sweep.directory), ("cluster", "check", "nowhere")):
+        found = ends(*words, shell=shell, **given)
+        told = found.stderr.decode(errors="replace")
+        assert found.returncode == (0 if words[0] == "status" else 2), told
+        assert "Traceback" not in told
 
 
 def test_a_reader_that_leaves_early_is_no_error(sweep: Sweep) -> None:
@@ -283,3 +340,32 @@ def test_a_file_that_hides_a_library_is_refused(tmp_path: Path) -> None:
     assert "torch.py" in told
     assert "PYTHONPATH" in told
     assert "Traceback" not in told
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("-x", {"OMP_NUM_THREADS": "", "MKL_NUM_THREADS": "auto", "TMPDIR": "/nowhere"}),
+        ("~x", {"OMP_NUM_THREADS": "4,2", "HOME": "/nonexistent", "COLUMNS": "1"}),
+        ("lr=0.1 50% done", {"PYTHONWARNINGS": "error", "LC_ALL": "C", "PYTHONUTF8": "0"}),
+    ],
+)
+def test_a_sweep_is_trained_in_odd_surroundings(
+    tmp_path: Path, name: str, given: dict[str, str]
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "s.toml").write_text(
+        GRID.replace('["lr-sgd"]', '["lr-sgd", "xgb", "mlp"]').replace(
+            "[[", "repeats = 1\nruns = 2\n[[", 1
+        )
+        + "[classifier.mlp]\nepochs = 1\n"
+    )
+    where = f'cd "{tmp_path}"; "$@"'
+    words = ("run", f"./{name}/s.toml", "--out", f"./{name}/[1]", "--cluster", "local")
+    found = ends(*words, shell=where, XDG_CONFIG_HOME=str(tmp_path / "config"), **given)
+    told = (found.stdout + found.stderr).decode(errors="replace")
+    assert (found.returncode, "Traceback" in told, "Warning:" in told) == (0, False, False), told
+    runs = Sweep(tmp_path / name / "[1]").status()["runs"]
+    assert (runs["done"] + runs["copy"], runs["missing"], runs["failed"]) == (6, 0, 0)

@@ -162,9 +162,48 @@ def test_maps_with_mistakes(tmp_path: Path) -> None:
     assert "cannot be read" in done.stderr
 
 
-def test_values_are_the_shortest_and_folders_above_do_not_matter() -> None:
+def test_folders_above_do_not_matter() -> None:
     pattern = Pattern("{classifier}-{hparams}/*_{run}.csv")
-    file = Path("/a b/x/cnn-lr-1/a_b_07.csv")
-    assert pattern.read(file) == {"classifier": "cnn", "hparams": "lr-1", "run": 7}
+    file = Path("/a b/x/cnn-lr/a_b_07.csv")
+    assert pattern.read(file) == {"classifier": "cnn", "hparams": "lr", "run": 7}
     assert pattern.read(Path("/cnn-1/x_1.csv/y")) is None
     assert pattern.read(Path("/cnn-1/x_a.csv")) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "read"),
+    [
+        ("{classifier}{run}.csv", "resnet50.csv", {"classifier": "resnet", "run": 50}),
+        ("{classifier}-{run}.csv", "lr-sgd-12.csv", {"classifier": "lr-sgd", "run": 12}),
+        ("{classifier}-{train_fraction}.csv", "a-b-0.5.csv", {"train_fraction": 0.5}),
+        ("*{run}*.csv", "a7b.csv", {"run": 7}),
+        ("{classifier}-{hparams}.csv", "lr-sgd-1.csv", r'classifier may be "lr" or "lr-sgd"'),
+        ("{classifier}{hparams}.csv", "mlp.csv", r'classifier may be "m" or "ml"'),
+        ("{classifier}*.csv", "mlp.csv", "classifier may be"),
+        ("*{run}*.csv", "a7b8.csv", 'run may be "7" or "8"'),
+    ],
+)
+def test_a_path_that_can_be_read_in_two_ways_is_refused(
+    pattern: str, path: str, read: dict[str, object] | str
+) -> None:
+    if isinstance(read, str):
+        with pytest.raises(UserError, match=read):
+            Pattern(pattern).read(Path("/x") / path)
+    else:
+        found = Pattern(pattern).read(Path("/x") / path)
+        assert found is not None
+        assert found.items() >= read.items()
+
+
+def test_many_stars_are_one() -> None:
+    """Otherwise each of them may end at any place, and all of these are tried."""
+    assert Pattern("*" * 60 + "{run}.csv").read(Path("/x/" + "a" * 200 + "_x.csv")) is None
+
+
+def test_a_link_to_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    table(0).write_csv(tmp_path / "cnn-0.csv")
+    (tmp_path / "cnn-1.csv").symlink_to("nowhere.csv")
+    with pytest.raises(UserError, match=r"cnn-1.csv: is a link to a file that is not there"):
+        [*Pattern("{classifier}-{run}.csv").files([tmp_path], [".csv"])]
+    (tmp_path / "cnn-1.csv").rename(tmp_path / "other.csv")
+    assert len([*Pattern("{classifier}-{run}.csv").files([tmp_path], [".csv"])]) == 1

@@ -224,7 +224,9 @@ def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
     directory = str(three_cells.directory)
     told = CliRunner().invoke(app, ["howmany", directory, "--why"]).stdout
     assert "toy × imported, vary = init (cell " in told
-    assert "95 %); the mean is over seeds, on one fixed test set; from 10 runs of 1 repeat." in told
+    assert (
+        "95 %); the mean is over seeds, on one fixed test set; from 10 runs of 1 repeat; " in told
+    )
     (first, *_) = json.loads(CliRunner().invoke(app, ["howmany", directory, "--json"]).stdout)[
         "groups"
     ]

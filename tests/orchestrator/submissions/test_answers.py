@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from manyseed import Sweep
-from manyseed.slurm import ClusterError, commands, states
+from manyseed.orchestrator.analyses import execution
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
+from manyseed.slurm import ClusterError, commands, local, states
 from tests.orchestrator.conftest import command, write
 from tests.orchestrator.submissions.test_cluster import WINE
 
@@ -23,6 +28,7 @@ class Lab:
         self.arrays: list[tuple[str, int]] = []
         self.states: dict[str, str] = {}
         self.refuses: dict[str, str] = {}
+        self.cancelled: list[str] = []
 
     def run(self, words: list[str]) -> str:
         kind = "show job" if "job" in words else words[0]
@@ -42,6 +48,8 @@ class Lab:
             a = words[-1]
             shown = f"ArrayJobId={a} ArrayTaskId=0-{RUNS - 1} JobName={self._name(a)}"
             return f"JobId=99 {shown} JobState=RUNNING Reason=None NodeList=n1\n"
+        if kind == "scancel":
+            self.cancelled += words[1:]
         if kind == "sinfo":
             return "cpu*|up|infinite|infinite|1|1|4000|(null)\n"
         return CONFIG if kind == "scontrol" else ""
@@ -54,6 +62,7 @@ class Lab:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A cluster whose commands this process calls, and its profile ``lab.toml``."""
     lab = Lab()
+    scheduler_of.cache_clear()  # it remembers jobs of an earlier test
     monkeypatch.setattr(commands, "run", lab.run)
     monkeypatch.setattr(states, "_named", set())
     monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 1e-9)
@@ -167,6 +176,94 @@ def test_what_is_refused_changes_nothing(lab: Lab, tmp_path: Path) -> None:
     assert (done.returncode, tree(tmp_path)) == (4, before), done.output
 
 
+REFUSALS = (
+    "sbatch: error: Batch job submission failed: Invalid account or account/partition combination "
+    "specified",
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job "
+    "violates accounting/QOS policy",
+    "sbatch: error: invalid partition specified: nowhere",
+)
+"""What only sbatch knows."""
+
+
+@pytest.mark.parametrize("told", REFUSALS)
+def test_what_sbatch_refuses_changes_nothing(lab: Lab, tmp_path: Path, told: str) -> None:
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    before = tree(tmp_path)
+    lab.refuses = {"sbatch": told}
+    for words in (["submit"], ["resume"], ["submit", "--limit", 1]):
+        done = command(*words, sweep.directory, "--cluster", tmp_path / "lab.toml")
+        assert (done.returncode, changed(tmp_path, before)) == (2, set()), done.output
+        assert "nothing was submitted" in " ".join(done.stderr.split())
+    lab.refuses = {}
+    sweep.submit(cluster=str(tmp_path / "lab.toml"))
+    assert [n for _, n in lab.arrays] == [RUNS]
+    lab.states = {f"1_{n}": "RUNNING" for n in range(RUNS)}
+    more = WINE.replace('"lr-sgd"', '"lr-sgd", "xgb"')
+    Sweep.plan(write(tmp_path / "wine.toml", more), sweep.directory)
+    before = tree(tmp_path)
+    lab.refuses = {"sbatch": told}
+    with pytest.raises(UserError, match="SLURM refuses"):
+        sweep.submit()
+    assert changed(tmp_path, before) == set()
+
+
+def test_a_process_that_cannot_start_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    before = tree(tmp_path)
+    for error in (PermissionError(13, "Permission denied", "python"), RuntimeError("it ended")):
+        with monkeypatch.context() as patched:
+            patched.setattr(local, "submit", mock.Mock(side_effect=error))
+            done = command("submit", sweep.directory, "--cluster", "local")
+        assert (done.returncode, changed(tmp_path, before)) == (4, set()), done.output
+        assert "cannot submit to this machine" in done.stderr
+    assert command("submit", sweep.directory, "--cluster", "local").returncode == 0
+
+
+def changed(folder: Path, before: dict[Path, bytes]) -> set[str]:
+    """Return the files and folders that are not as they were, relative to `folder`."""
+    after = tree(folder)
+    names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {str(name.relative_to(folder)) for name in names}
+
+
+def test_what_sbatch_refuses_to_analyse_changes_nothing(
+    lab: Lab, quick: Sweep, tmp_path: Path
+) -> None:
+    """Except for the lease of a command that analyses itself, with jobs as its workers."""
+    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
+    shutil.rmtree(sweep.paths.analyses, ignore_errors=True)
+    before = tree(tmp_path)
+    lab.refuses = {"sbatch": REFUSALS[0]}
+    words = ("analyze", sweep.directory, "--cluster", tmp_path / "lab.toml")
+    done = command(*words)
+    assert (done.returncode, changed(tmp_path, before)) == (2, set()), done.output
+    done = command(*words, "--dask", "slurm", "--workers", 1)
+    left = {Path(name).name for name in changed(tmp_path, before)}
+    assert (done.returncode, left) == (2, {"analyses", "analysis.00000001.lease"}), done.output
+    lab.refuses = {}
+    assert command(*words).returncode == 0
+
+
+def test_an_analysis_is_replaced_only_by_one_that_is_taken(
+    lab: Lab, sweep: Sweep, tmp_path: Path
+) -> None:
+    lab.states = {f"1_{n}": "RUNNING" for n in range(RUNS)}
+    ask = {"cluster": str(tmp_path / "lab.toml"), "dask": "threads", "workers": None}
+    assert execution.submit(sweep.paths, None, **ask, after_training=True) is not None
+    lab.states |= {"2_0": "PENDING"}
+    before = tree(tmp_path)
+    lab.refuses = {"sbatch": REFUSALS[0]}
+    with pytest.raises(UserError, match="SLURM refuses"):
+        execution.submit(sweep.paths, None, **ask, after_training=True)
+    assert (lab.cancelled, changed(tmp_path, before)) == ([], set())
+    lab.refuses = {}
+    assert execution.submit(sweep.paths, None, **ask, after_training=True) is not None
+    assert lab.cancelled == ["2_[0]"]
+
+
 def test_a_pause_ends_only_with_a_resume_that_is_not_refused(lab: Lab, tmp_path: Path) -> None:
     sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
     sweep.submit(cluster=str(tmp_path / "lab.toml"), limit=2)
@@ -177,6 +274,10 @@ def test_a_pause_ends_only_with_a_resume_that_is_not_refused(lab: Lab, tmp_path:
     refused = command("resume", sweep.directory, "--cluster", odd)
     assert refused.returncode == 2, refused.output
     assert tree(sweep.directory) == before
+    lab.refuses = {"sbatch": REFUSALS[1]}
+    refused = command("resume", sweep.directory)
+    assert (refused.returncode, changed(sweep.directory, before)) == (2, set()), refused.output
+    lab.refuses = {}
     resumed = command("resume", sweep.directory)
     assert resumed.returncode == 0, resumed.output
     assert [n for _, n in lab.arrays] == [2, 2]

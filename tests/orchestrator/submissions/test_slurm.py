@@ -71,6 +71,11 @@ def finish(sweep: Sweep, expected: Sweep) -> None:
     assert_equal(stored(sweep), stored(expected))
 
 
+def tree(folder: Path) -> dict[Path, bytes]:
+    """Return all that is in a folder: files by their contents."""
+    return {file: file.read_bytes() if file.is_file() else b"" for file in folder.rglob("*")}
+
+
 def report(sweep: Sweep) -> str:
     """All that is known of a sweep, for a message."""
     logs = [
@@ -328,10 +333,16 @@ def test_cells_that_are_cancelled_are_left_out_by_tasks_that_wait(
 def test_what_slurm_refuses_is_the_users_and_leaves_nothing(
     sweep: Sweep, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = write(tmp_path / "wrong.toml", Path(profile).read_text().replace('"cpu"', '"nowhere"'))
-    with pytest.raises(UserError, match=r"SLURM refuses: .*partition"):
-        sweep.submit(cluster=str(wrong))
-    assert not sweep.submissions()
+    text = Path(profile).read_text().replace("[cpu]", 'constraint = "nosuch"\n[cpu]')
+    for profile_text, told in (
+        (Path(profile).read_text().replace('"cpu"', '"nowhere"'), "partition"),
+        (text, "feature"),
+    ):
+        wrong = write(tmp_path / "wrong.toml", profile_text)
+        before = tree(tmp_path)
+        with pytest.raises(UserError, match=rf"SLURM refuses: .*{told}"):
+            sweep.submit(cluster=str(wrong))
+        assert tree(tmp_path) == before
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
     gone = write(tmp_path / "gone.toml", 'time = "5"\nslurm-conf = "/none/slurm.conf"\n')
     done = command("submit", sweep.directory, "--cluster", gone)

@@ -341,7 +341,7 @@ def test_seeds_without_effect_are_warned_of_once() -> None:
         return Sweep.of(LogisticRegression(), SCORES[0], Y, runs=2, directory="of", train=False)
 
     (text,) = warned(call)
-    assert text.startswith("LogisticRegression: fits with other seeds were equal in a probe; if ")
+    assert text.startswith("LogisticRegression: fits with other seeds were equal on ")
     assert warned(call) == []  # nothing is new
 
 

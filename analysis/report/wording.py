@@ -202,6 +202,9 @@ def _data(study: Study) -> Iterator[str]:
         source = [one["source"]] if one.get("source") not in (None, name) else []
         told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
+    if lost := [name for name, one in study.datasets.items() if one.get("not_found")]:
+        files = "their files are" if len(lost) > 1 else "its file is"
+        yield f"Rows and features of {_listed(lost)} are left out, as {files} not found from here."
     tested: dict[tuple[str, str], list[str]] = {}
     for name, one in () if study.imported else study.datasets.items():
         tested.setdefault(_tested(one), []).append(name)

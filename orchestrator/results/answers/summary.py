@@ -189,12 +189,15 @@ def _datasets(
     found: dict[str, dict[str, Any]] = {}
     for spec in Groups.read(paths).specs:
         of = canonical.get(spec.dataset, {}).get("dataset", {})
-        info = _resolved(paths, spec.dataset, of) if spec.dataset not in found else None
+        if spec.dataset in found:
+            continue
+        info = _resolved(paths, spec.dataset, of)
         train = {name: getattr(info, name) for name in _COUNTED} if info else {}
         if info:
             train["n_ignored"] = sum(column.kind == "ignored" for column in info.columns)
         sizes = {"n_classes": len(spec.class_names), "n_test": spec.samples}
-        found.setdefault(spec.dataset, {**of, **sizes, **train})
+        lost = {"not_found": True} if info is None and of.get("source") == "file" else {}
+        found[spec.dataset] = {**of, **sizes, **train, **lost}
     return found
 
 
@@ -203,7 +206,10 @@ _CATALOGUE = ("file", "sklearn:", "torchvision:", "synthetic:", "openml:")
 
 
 def _resolved(paths: SweepPaths, name: str, canonical: Mapping[str, Any]) -> DatasetInfo | None:
-    """Return a dataset of the catalogue, or a file that is there, if it is the planned one."""
+    """Return a dataset of the catalogue, or of a file that is there, if it is the planned one.
+
+    Files are sought from the working folder, and beside the sweep's directory.
+    """
     from manyseed.jobs.checks import Refused
     from manyseed.jobs.datasets.sources import resolve
     from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -213,8 +219,13 @@ def _resolved(paths: SweepPaths, name: str, canonical: Mapping[str, Any]) -> Dat
     with suppress(UserError, Refused):
         table = read_sweep_file(paths.sweep_file).dataset.get(name)
         options = {} if table is None else table.options()
-        info = resolve((table and table.source) or name, **options)
-        return info if info.canonical == canonical else None
+        source = (table and table.source) or name
+        kind, _, file = source.partition(":")
+        beside = paths.directory.absolute().parent / file
+        for place in (source, f"file:{beside}") if kind == "file" else (source,):
+            with suppress(Refused):
+                if (info := resolve(place, **options)).canonical == canonical:
+                    return info
     return None
 
 

@@ -82,6 +82,13 @@ def test_what_was_trained_is_counted_and_cited(
     told = {one.headline: one.details[0] for one in sweep.answers("methods")}
     sizes = "80 rows, 2 features, 1 of them categorical, 1 ignored column, 2 classes, 60 training"
     assert f"(file; {sizes} rows, 20 test points)" in told["Data"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    sweep = Sweep(tmp_path / "s")
+    assert {one.headline: one.details[0] for one in sweep.answers("methods")} == told
+    (tmp_path / "one.csv").unlink()
+    lost = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
+    assert "one (file; 2 classes, 20 test points). Rows and features of one are left out," in lost
     assert "Planned runs by classifier: 6 of lr-sgd, 6 of mlp and 2 of xgb." in told["Runs"]
     assert "cells" not in told["Runs"]
     for package in (

@@ -220,8 +220,9 @@ def verdict(one: Accuracies) -> str:
             beaten[better].append(row.classifier)
     number, told = len(one.pairs), sum(map(len, beaten.values()))
     together = f"; {number:,} pairs judged together" if number > 1 else ""
+    few = f", on only {one.test_sets:,} test sets" if too_few(one.test_sets) else ""
     if told == number and len(names) <= SHOWN:
-        return f"{' > '.join(names)}{together}."
+        return f"{' > '.join(names)}{together}{few}."
     alike = [
         f"{better} ≈ {row.classifier}"
         for better, row in one.pairs
@@ -234,13 +235,13 @@ def verdict(one: Accuracies) -> str:
     parts = [f"{', '.join(own)} > {', '.join(others)}" for others, own in groups.items()]
     rest = number - told - len(alike)
     if rest == number:
-        together = f", of {number:,} pairs together" if number > 1 else ""
-        return f"Which is better: not told{together}."
+        told_apart = f"none of {number:,} pairs can be told apart" if number > 1 else "not told"
+        return f"Which is better: {told_apart}{few}."
     left = [f"{rest:,} other pair{'' if rest == 1 else 's'} not told"] if rest else []
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
     pairs = "; ".join([*parts, *alike, *left])
-    return f"{shortest([f'{pairs}{together}', pairs, f'{best}; {counted_only}'])}."
+    return f"{shortest([f'{pairs}{together}{few}', f'{pairs}{few}', f'{best}; {counted_only}'])}."
 
 
 def _lead(row: Mean) -> str:

@@ -334,7 +334,7 @@ CLAIMS: tuple[Claim, ...] = (
         "a > b, of any two (or: not told)",
         "answers",
         r"other pair|pairs are told apart|^\{\} told apart|^none told apart|"
-        r"^Which is better: not told",
+        r"^Which is better: |^none of \{\} pairs can be told apart|^, on only \{\} test sets",
         0.05,
         "verdicts",
         judged("alike", " > "),

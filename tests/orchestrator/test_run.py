@@ -101,7 +101,7 @@ def fits_a_screen(said: str) -> None:
     wanted = (
         "64 runs in 8 cells of 2 groups",
         "cancer: lr-sgd 0.",
-        "Which is better: not told",
+        "Which is better: ",
         "Between seeds, sd of accuracy: ",
         "of 5 cells have enough; others not told.",
         "Nothing is found to change accuracy; ",

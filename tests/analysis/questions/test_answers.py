@@ -462,8 +462,13 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     assert re.fullmatch(
         r"([ab], [ab]) > c, d; c > d; 1 other pair not told; 6 pairs judged together\.", told
     )
-    apart = planted(classifiers=tuple("abc"), accuracy=of_classifier(a=0.9, b=0.8, c=0.7))
+    levels = of_classifier(a=0.9, b=0.8, c=0.7)
+    apart = planted(classifiers=tuple("abc"), accuracy=levels, repeats=6)
     assert headlines(apart)[0][1].endswith("\na > b > c; 3 pairs judged together.")
+    few = planted(classifiers=tuple("abc"), accuracy=levels, repeats=3)
+    assert headlines(few)[0][1].endswith("; 3 pairs judged together, on only 3 test sets.")
+    same = headlines(planted(classifiers=tuple("abc"), sd=0.05, repeats=6))[0][1]
+    assert same.endswith("\nWhich is better: none of 3 pairs can be told apart.")
     alike = planted(classifiers=("a", "b"), sd=0.0005, repeats=6)
     assert re.search(r"\n(a ≈ b|b ≈ a)\.$", headlines(alike)[0][1])
     one = planted(classifiers=("a", "b"), repeats=1)

@@ -17,6 +17,7 @@ import polars as pl
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.datasets import csvfile
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.classes import (
     Predicted,
@@ -138,6 +139,16 @@ def openml(
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
     class_names, has_confidences = _classes(paths, columns)
+    if columns:
+        frame = read_frame(paths[0])
+        used = _names(frame, dict(columns), paths[0])
+        if unread := [name for name in frame.columns if name not in used]:
+            of = (
+                f"columns {', '.join(unread)} were"
+                if len(unread) > 1
+                else f"column {unread[0]} was"
+            )
+            warn(f"{paths[0].name}: {of} not read.")
     values = values or [()] * len(paths)
     for number, path in enumerate(paths):
         for (repeat, run), frame in _runs(path, number, columns, values[number]).items():
@@ -286,7 +297,8 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     frame = read_frame(path, [given.get(name, name) for name in _LABELS])
     found = frame
     if named:
-        frame = _renamed(frame, given, path)
+        names = _names(frame, given, path)
+        frame = frame.select(pl.col(name).alias(own) for name, own in names.items())
     frame = with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         frame = frame.rename({"correct": "truth"})
@@ -336,8 +348,8 @@ def _is_text(ids: pl.Series) -> bool:
     return ids.dtype == pl.String and ids.cast(pl.Int64, strict=False).null_count() > 0
 
 
-def _renamed(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> pl.DataFrame:
-    """Return the columns that a user names, and those that have our names, under our names."""
+def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Return our names of the columns that a user names, and of those that have our names."""
 
     def lacks(theirs: str) -> NoReturn:
         remedy = nearest(theirs, frame.columns)
@@ -363,7 +375,7 @@ def _renamed(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> pl.Da
         is_own = name in OWN or name.startswith(CONFIDENCE)
         if is_own and name not in names and name not in names.values():
             names[name] = name
-    return frame.select(pl.col(name).alias(own) for name, own in names.items())
+    return names
 
 
 def _most_probable(frame: pl.DataFrame) -> pl.DataFrame:

@@ -170,6 +170,15 @@ def test_columns_with_other_names(tmp_path: Path) -> None:
         assert accuracies(Sweep(out)) == pytest.approx(EXPECTED[:1])
 
 
+def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    table(0).with_columns(conf=pl.lit(0.9), note=pl.lit("x")).write_csv(file)
+    option = OPTION.replace("'", "")
+    code, said = inside("import", file, "--out", tmp_path / "sweep", "--columns", option)
+    assert code == 0
+    assert said.count("d.csv: columns id, conf, note were not read.") == 1
+
+
 def test_seeds_in_one_table(tmp_path: Path) -> None:
     frames = [table(run).with_columns(seed=pl.lit(40 + run)) for run in range(RUNS)]
     pl.concat(frames).write_parquet(tmp_path / "d.parquet")

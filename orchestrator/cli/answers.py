@@ -94,12 +94,13 @@ answers_app = typer.Typer(
 def answers(
     context: typer.Context, directory: Directory, why: Why = False, as_json: Json = False
 ) -> None:
-    """Say what the results show, in the headlines that the report begins with, or ask a question.
+    """Say what the results show, or ask a question: compare, howmany, variance, and others.
 
-    What is missing; how accurate the classifiers are, and which of every two is better; how much
-    accuracy varies between seeds, and where that comes from; how many seeds are enough; what
-    matters for accuracy and error consistency; which runs and points to look at. Questions without
-    an answer are left out. a > b: better beyond chance; a ≈ b: by less than 0.005.
+    In headlines, as at the top of the report: what is missing; how accurate the classifiers are,
+    and which of every two is better; how much accuracy varies between seeds, and where that comes
+    from; how many seeds are enough; what matters for accuracy and error consistency; which runs and
+    points to look at. Questions without an answer are left out. a > b: better beyond chance; a ≈ b:
+    by less than 0.005.
 
     With --why, each headline is followed by the evidence: sample, interval, test, and what it
     covers. Notes follow: what could not be computed, what stands out, and why.

@@ -291,10 +291,14 @@ def _stream(run: Run, name: Stream) -> np.random.Generator:
 
 def generators(run: Run) -> Generators:
     """Return a run's generators for its fit."""
-    names: tuple[Stream, ...] = ("augment", "test_augment", "langevin", "posterior")
-    optional = {name: _stream(run, name) for name in names if name in stream_keys(run)}
-    required = (_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"))
-    return Generators(*required, **optional)
+    keys = stream_keys(run)  # once, not once a stream: the dataset is hashed for it
+
+    def of(*names: Stream) -> dict[str, np.random.Generator]:
+        return {name: stream(run.cell.seed, name, *keys[name]) for name in names if name in keys}
+
+    return Generators(
+        **of("init", "batch", "dropout"), **of("augment", "test_augment", "langevin", "posterior")
+    )
 
 
 def run_hparams(run: Run) -> dict[str, Value]:

@@ -347,7 +347,9 @@ class Percentile(ContinuousNoise, Share):
         """Add noise of the same width to all values of a feature."""
         # NumPy warns about features without any value, so they get 0 here; they stay missing.
         known = np.where(np.isnan(X).all(axis=0), 0.0, X)
-        width = np.nanquantile(np.abs(known), self.amount, axis=0)
+        # The slower one works feature by feature.
+        quantile = np.nanquantile if np.isnan(known).any() else np.quantile
+        width = quantile(np.abs(known), self.amount, axis=0)
         low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
         moved = X + _symmetric(generator, X.shape) * (width / 2)
         return np.asarray(np.clip(moved, low, high))
@@ -490,6 +492,8 @@ def perturb_continuous(
     columns = cardinality == 0
     if noise is None or not columns.any():
         return X
+    if columns.all():  # nothing to copy
+        return noise(X, generator, near)
     moved = X.copy()
     moved[:, columns] = noise(X[:, columns], generator, near)
     return moved

@@ -291,10 +291,14 @@ def _stream(run: Run, name: Stream) -> np.random.Generator:
 
 def generators(run: Run) -> Generators:
     """Return a run's generators for its fit."""
-    names: tuple[Stream, ...] = ("augment", "test_augment", "langevin", "posterior")
-    optional = {name: _stream(run, name) for name in names if name in stream_keys(run)}
-    required = (_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"))
-    return Generators(*required, **optional)
+    keys = stream_keys(run)  # once, not once a stream: the dataset is hashed for it
+
+    def of(*names: Stream) -> dict[str, np.random.Generator]:
+        return {name: stream(run.cell.seed, name, *keys[name]) for name in names if name in keys}
+
+    return Generators(
+        **of("init", "batch", "dropout"), **of("augment", "test_augment", "langevin", "posterior")
+    )
 
 
 def run_hparams(run: Run) -> dict[str, Value]:
@@ -347,17 +351,21 @@ T = TypeVar("T", bound=_Sized)
 
 
 class _Cache:
-    """The most recently used values, up to a total size; the latest is always kept."""
+    """The most recently used values, up to a total size; the latest is always kept.
+
+    Sizes are added up when there is a new value: fits of a few milliseconds look up ten.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._values: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
 
     def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
-        if key not in self._values:
-            self._values[key] = make()
-        self._values.move_to_end(key)
+        if key in self._values:
+            self._values.move_to_end(key)
+            return cast(T, self._values[key])
+        self._values[key] = made = make()
         size = sum(value.nbytes for value in self._values.values())
         while len(self._values) > 1 and size > self.limit:
             size -= self._values.popitem(last=False)[1].nbytes
-        return cast(T, self._values[key])
+        return made

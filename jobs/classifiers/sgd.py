@@ -37,6 +37,7 @@ class LinearModels:
 
     def __call__(self, given: FitInput) -> Fitted:
         """Fit scikit-learn's SGDClassifier (see `jobs.classifiers.fit`)."""
+        from sklearn import config_context
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import SGDClassifier
 
@@ -59,7 +60,12 @@ class LinearModels:
             random_state=seed31(generators.batch),
         )
         # The last bits of a product depend on the number of BLAS threads.
-        with _threads().limit(limits=1, user_api="blas"), warnings.catch_warnings():
+        with (
+            _threads().limit(limits=1, user_api="blas"),
+            warnings.catch_warnings(),
+            # Hparams are checked when a sweep is planned.
+            config_context(skip_parameter_validation=True),
+        ):
             # Training may end at max_iter epochs or earlier; both are intended.
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
@@ -93,8 +99,10 @@ class LinearModels:
 
 def _alive(model: Any, encoder: Encoder, X: NDArray[np.float64] | None) -> Alive:
     def predict(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        # as decision_function does, whose checks take longer than a small test set
         with _threads().limit(limits=1, user_api="blas"):
-            return np.asarray(model.decision_function(rows))
+            scores: NDArray[np.float64] = rows @ model.coef_.T + model.intercept_
+        return scores.ravel() if scores.shape[1] == 1 else scores
 
     return Alive(
         X,
@@ -119,7 +127,7 @@ def _with_every_class(
 
     Scikit-learn then trains that class against the rest like any other, on negative examples only.
     """
-    absent = np.setdiff1d(np.arange(n_classes, dtype=y.dtype), y)
+    absent = np.flatnonzero(np.bincount(y, minlength=n_classes) == 0).astype(y.dtype)
     if not len(absent):
         return X, y, None
     weight = np.concatenate([np.ones(len(X)), np.zeros(len(absent))])

@@ -37,8 +37,12 @@ class Encoder:
         """Encode raw rows (n, n_features) to (n, *shape), continuous columns first."""
         if self.continuous.all():
             return _scaled(X, self.mean, self.scale, self.dtype).reshape(-1, *self.shape)
-        Z = _scaled(X[:, self.continuous], self.mean, self.scale, self.dtype)
-        return np.hstack([Z, _one_hot(X[:, ~self.continuous], self.labels) * self.seen])
+        n = len(self.mean)
+        Z: NDArray[Any] = np.zeros((len(X), *self.shape), self.dtype)
+        Z[:, :n] = _scaled(X[:, self.continuous], self.mean, self.scale, self.dtype)
+        places = _places(X[:, ~self.continuous], self.labels)
+        Z[np.arange(len(X))[:, None], n + places] = self.seen[places]
+        return Z
 
 
 def dense_encoder(data: TrainingSet) -> Encoder:
@@ -51,11 +55,13 @@ def dense_encoder(data: TrainingSet) -> Encoder:
     initialise the same weights.
     """
     continuous = data.cardinality == 0
-    train, labels = data.X[:, continuous], data.cardinality[~continuous]
+    labels = data.cardinality[~continuous]
+    train = data.X if continuous.all() else data.X[:, continuous]
     mean = scale = np.zeros(0)
     if continuous.any():
         mean, scale = _statistics(train, train.shape[1])
-    seen: NDArray[np.bool_] = np.asarray(_one_hot(data.X[:, ~continuous], labels).any(axis=0))
+    seen = np.zeros(int((labels + 1).sum()), dtype=np.bool_)
+    seen[_places(data.X[:, ~continuous], labels)] = True
     shape = (train.shape[1] + len(seen),)
     return Encoder(mean, scale, continuous, labels, seen, np.float64, shape)
 
@@ -152,9 +158,7 @@ def _blocks(X: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64]]]
         yield start, X[start : start + rows]
 
 
-def _one_hot(X: NDArray[np.float64], labels: NDArray[np.int32]) -> NDArray[np.float64]:
+def _places(X: NDArray[np.float64], labels: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Return the one-hot columns (row, column) of codes; missing ones have the last of a column."""
     codes = np.where(np.isnan(X), labels, X).astype(np.intp)
-    starts = np.cumsum(labels + 1) - (labels + 1)
-    Z = np.zeros((len(X), int((labels + 1).sum())))
-    np.put_along_axis(Z, codes + starts, 1.0, axis=1)
-    return Z
+    return codes + (np.cumsum(labels + 1) - (labels + 1))

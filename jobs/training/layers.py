@@ -61,10 +61,19 @@ class Dropout(nn.Module):
         """Zero each value with probability `p` and scale up the rest, in training mode."""
         if not self.training or self.p == 0:
             return x
-        keep = 1 - self.p
-        # Takes two thirds of the time of bernoulli_ on a CPU.
-        kept = torch.rand(x.shape, generator=self.generator, device=x.device) < keep
-        return x * kept / keep
+        # Takes half the time of bernoulli_ on a CPU.
+        drawn = torch.rand(x.shape, generator=self.generator, device=x.device)
+        return _dropped(x, drawn, 1 - self.p)
+
+
+def _dropped(x: Tensor, drawn: Tensor, keep: float | Tensor) -> Tensor:
+    """Keep the values whose number in [0, 1) is less than `keep`, scaled up; overwrite `drawn`.
+
+    The mask is of numbers: to multiply by truth values takes four times as long.
+    """
+    if x.dtype == drawn.dtype:  # one pass, and one back: what is dropped is divided by infinity
+        return x / drawn.lt_(keep).reciprocal_().mul_(keep)
+    return x * drawn.lt_(keep).to(x.dtype) / keep
 
 
 class ChannelsFirst(nn.Module):
@@ -183,8 +192,8 @@ class _StackedDropout(nn.Module):
             if p:
                 torch.rand(rows, units, generator=generator, out=values)
         keep = torch.tensor([[[1 - p]] for p, _ in self._layers], dtype=torch.float64)
-        kept = (drawn < keep.to(drawn)).transpose(1, 2)
-        return x * kept / keep.to(torch.promote_types(x.dtype, torch.float32))
+        kind = torch.promote_types(x.dtype, torch.float32)
+        return _dropped(x, drawn.transpose(1, 2), keep.to(x.device, kind))
 
 
 def stacked(layers: Sequence[Any]) -> nn.Module:

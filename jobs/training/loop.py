@@ -26,7 +26,13 @@ from manyseed.jobs.training.checkpoint import (
     restore,
     save,
 )
-from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive, Fitted, Precision
+from manyseed.jobs.training.handling import (
+    IMAGES_AT_ONCE,
+    PREDICTED_AT_ONCE,
+    Alive,
+    Fitted,
+    Precision,
+)
 from manyseed.jobs.training.layers import stacked, unstack
 from manyseed.jobs.training.schedules import Plateau, Rate
 
@@ -156,13 +162,15 @@ class TestRows:
         self._X, self._augmented = X, augmented
 
     def parts(self, member: int = 0) -> Iterator[Tensor]:
-        """Yield the rows that a member sees, in order, `PREDICTED_AT_ONCE` at a time."""
+        """Yield the rows that a member sees, in order, as many at a time as are fast."""
+        is_large = self._X.ndim > 2 and self._X.device.type == "cpu"
+        at_once = IMAGES_AT_ONCE if is_large else PREDICTED_AT_ONCE
         if self._augmented is None:
-            yield from self._X.split(PREDICTED_AT_ONCE)
+            yield from self._X.split(at_once)
             return
         n = len(self._X)
         self._augmented.skip_to(member * n)
-        for index in torch.arange(n, device=self._X.device).split(PREDICTED_AT_ONCE):
+        for index in torch.arange(n, device=self._X.device).split(at_once):
             yield self._augmented(index)
 
     @torch.no_grad()

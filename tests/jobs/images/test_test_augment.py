@@ -73,7 +73,7 @@ def test_what_a_member_sees_depends_on_no_cut_and_no_order(scheme, order, at_onc
     _, _, rows = rows_of(scheme)
     expected = {member: images(rows, member) for member in sorted({*order})}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "PREDICTED_AT_ONCE", at_once)
+        patch.setattr(loop, "IMAGES_AT_ONCE", at_once)
         for member in order:
             np.testing.assert_array_equal(images(rows, member), expected[member])
 

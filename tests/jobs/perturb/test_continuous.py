@@ -75,6 +75,19 @@ def test_relative_moves_at_most_its_share(X, p, seed):
     assert (np.abs(moved - X) <= p * np.abs(X) * (1 + 1e-12)).all()
 
 
+def test_percentile_has_the_same_bits_whether_or_not_values_are_missing():
+    X = np.random.default_rng(1).lognormal(sigma=3, size=(301, 4))
+    X[:150, 3] = np.nan
+    for known in (X[:, :3], X):
+        noise = 2 * np.random.Generator(np.random.PCG64(5)).random(known.shape) - 1
+        width = np.nanquantile(known, 0.37, axis=0)
+        expected = np.clip(known + noise * (width / 2), np.nanmin(known, 0), np.nanmax(known, 0))
+        cardinality = np.zeros(known.shape[1], np.int32)
+        generator = np.random.Generator(np.random.PCG64(5))
+        moved = perturb_continuous(known, cardinality, "percentile:0.37", generator)
+        np.testing.assert_array_equal(moved, expected)
+
+
 @given(X=tables, p=st.floats(0.01, 0.99), seed=st.integers(0, 100))
 @settings(deadline=None)
 def test_percentile_moves_at_most_half_a_quantile_within_the_observed_range(X, p, seed):

@@ -91,6 +91,24 @@ def test_dropout_zeroes_a_share_and_keeps_the_mean():
     assert not torch.equal(layer(torch.ones(200, 100)), out)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dropout_has_the_bits_of_its_formula(dtype):
+    """Values and gradients are x · mask / keep, in this order, also where training diverged."""
+    generator = torch_generator(stream(1, "dropout"), torch.device("cpu"))
+    again = torch.Generator()
+    again.set_state(generator.get_state())
+    x = torch.randn(40, 30, generator=torch.Generator().manual_seed(1)).to(dtype)
+    x[0, :5], x[1, :5] = torch.inf, torch.nan
+    upstream = torch.randn(40, 30, generator=torch.Generator().manual_seed(2)).to(dtype)
+    x.requires_grad_()
+    out = Dropout(0.3, generator)(x)
+    (gradient,) = torch.autograd.grad(out, x, upstream)
+    mask = torch.rand(40, 30, generator=again) < 0.7
+    torch.testing.assert_close(out, x * mask / 0.7, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(gradient, upstream / 0.7 * mask, rtol=0, atol=0)
+    assert 0 < mask[0, :5].sum() < 5
+
+
 def test_dropout_does_nothing_in_eval_mode_or_without_a_share():
     generator = torch_generator(stream(1, "dropout"), torch.device("cpu"))
     before = generator.get_state()

@@ -25,6 +25,15 @@ def test_every_row_is_in_one_batch(n, size, smallest):
     assert len(parts) == n_batches(n, size, smallest)
 
 
+def test_images_are_predicted_in_small_parts_and_rows_of_a_table_in_large_ones():
+    for shape, lengths in (((4, 4, 1), [128, 128, 44]), ((16,), [300])):
+        X = torch.randn(300, *shape, generator=torch.Generator().manual_seed(1))
+        parts = [*TestRows(X).parts()]
+        assert [len(part) for part in parts] == lengths
+        assert torch.equal(torch.cat(parts), X)
+        assert parts[0].data_ptr() == X.data_ptr()  # not copied
+
+
 def test_a_last_row_that_is_alone_joins_the_batch_before():
     assert [len(part) for part in batches(stream(1, "batch"), 9, 4, 2)] == [4, 5]
     assert [len(part) for part in batches(stream(1, "batch"), 9, 4, 1)] == [4, 4, 1]

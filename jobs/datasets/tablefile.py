@@ -436,7 +436,8 @@ def _parameters(
         if path.suffix.lower() in SPREADSHEETS:
             raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
-    target = TARGET.check("target", given.get("target"))
+    by_default = "y" if path.suffix in (".npz", ".zarr") else None  # as of arrays in memory
+    target = TARGET.check("target", given.get("target", by_default))
     lists: dict[str, list[str]] = {}
     list_of: dict[str, str] = {}
     for key, option in LISTS.items():

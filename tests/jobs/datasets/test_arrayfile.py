@@ -69,6 +69,15 @@ def test_rows_of_numbers(home: Path, kind: str) -> None:
     np.testing.assert_array_equal(data.groups, OWNER)
 
 
+@pytest.mark.parametrize("kind", ["npz", "zarr3"])
+def test_classes_are_y_unless_said_otherwise(home: Path, kind: str) -> None:
+    source, _ = written(home, kind, ROWS, y=CLASSES)
+    assert resolve(source).canonical == resolve(source, target="y").canonical
+    source, _ = written(home / "other", kind, ROWS, kinds=CLASSES)
+    with pytest.raises(Refused, match=r"target = 'y': unknown array.*X.*kinds"):
+        resolve(source)
+
+
 def test_bytes_are_text_in_utf8(home: Path) -> None:
     source, _ = written(home, "npz", ROWS, y=np.char.encode(CLASSES, "utf-8"))
     assert resolve(source, target="y").class_names == ("cat", "dog")

@@ -166,7 +166,7 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         listed = ", ".join(_tasks(state, name) for name in state["tasks"])
         asked = f" {state['stopping']:,} asked to stop." if state["stopping"] else ""
         say(f"\nTasks: {listed}.{asked}{_restarted(state)}")
-    if state["workers"]:
+    if state["workers"] and runs["missing"]:
         say(_training(state))
     if job := state["analysis"]:
         reason = f", {job['reason']}" if job["reason"] else ""
@@ -211,11 +211,16 @@ def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
 def _tasks(state: Status, name: str) -> str:
     """Return how many tasks are in a state, with their jobs unless they finished."""
     text = f"{state['tasks'][name]:,} {name.replace('_', ' ')}"
+    silent = ""
+    if name == "unknown":
+        from manyseed.orchestrator.submissions.submission import SILENT
+
+        silent = f": {SILENT}"
     jobs = state["jobs"].get(name, [])
     if name == "finished" or not jobs:
-        return text
+        return f"{text}{silent}"
     more = f", and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else ""
-    return f"{text} ({', '.join(jobs[:_MOST_JOBS])}{more})"
+    return f"{text} ({', '.join(jobs[:_MOST_JOBS])}{more}{silent})"
 
 
 def _training(state: Status) -> str:
@@ -223,8 +228,10 @@ def _training(state: Status) -> str:
         workers = counted(state["workers"], "process")
         return f"Training: {workers}, until the fits in flight are finished."
     rate, left = state["runs_per_hour"], duration(state["seconds_left"])
-    done = f"{rate:,.0f} runs per hour" if rate else "no run has finished yet"
-    return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
+    done = f", {rate:,.0f} runs per hour" if rate else ""
+    if not rate and not any(state["runs"][name] for name in ("done", "copy", "failed")):
+        done = ", no run has finished yet"
+    return f"Training: {counted(state['workers'], 'process')}{done}; about {left} left."
 
 
 def say_unreadable(sweep: Sweep) -> None:

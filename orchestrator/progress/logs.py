@@ -232,6 +232,8 @@ def _why(paths: SweepPaths, group: int, row: int) -> str:
                 return f"{name} was asked to stop; then: {resume}{silent}"
             if task.state == "running":
                 return f"{name} trains, and has finished {task.done:,} runs{silent}"
+            if task.state == "unknown":
+                return f"{name} may wait, train or have ended{silent}"
             if task.is_alive:
                 return f"{name} {'waits' if task.state == 'waiting' else 'is held'}{note}{silent}"
             reason = f": {task.last.reason}" if task.last.reason else note

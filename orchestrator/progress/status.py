@@ -66,9 +66,9 @@ def next_steps(
     directory = paths.directory
     if runs["failed"]:
         yield "Tracebacks", ("logs", directory, "--failed")
-    if set(tasks) & {"waiting", "running"}:
+    if runs["missing"] and set(tasks) & {"waiting", "running", "unknown"}:
         yield "Watch", ("status", directory, "--watch")
-        if stopping and runs["missing"]:
+        if stopping:
             yield _training(paths, submitted=True, cells=cells)
         return
     if runs["missing"] and cells.select(IS_IMPORTED.any()).item():

@@ -49,7 +49,7 @@ from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.states import JobState
+from manyseed.slurm.states import JobState, named_for_memory
 
 OVER = ("finished", "stopped", "broken")
 """States of an attempt that mean its task is over, wherever it ran."""
@@ -60,6 +60,7 @@ _NONE = Attempt("", "", started=0.0)
 
 ELSEWHERE = "on a cluster that is not reached from here"
 UNSEEN = "SLURM shows nothing of it here"
+SILENT = "the cluster does not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class TaskState:
     state: str
     """Waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
     process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
-    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted."""
+    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
+    Unknown if the scheduler does not answer and no file shows it."""
     attempts: tuple[Attempt, ...] = ()  # the last report of each attempt, oldest first
     job_id: str = ""  # SLURM's job id; empty on this machine and if there is none
     node: str = ""
@@ -264,9 +266,9 @@ def tasks_of(
 ) -> list[list[TaskState]]:
     """Return the states of all tasks of several submissions, querying each scheduler once.
 
-    `ask`: whether to query schedulers; if not, only the tasks' reports are used. `fresh`: query the
-    scheduler however recently it was queried. `dispensable`: whether a scheduler that does not
-    answer may be treated as out of reach.
+    `ask`: whether to query schedulers; if not, only the files of the tasks and jobs are used.
+    `fresh`: query the scheduler however recently it was queried. `dispensable`: whether a
+    scheduler that does not answer may be treated as out of reach.
     """
     views = [_View(submission) for submission in submissions]
     remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []
@@ -325,11 +327,12 @@ class _View:
         if self.is_silent:
             return self._elsewhere(number, "killed")
         if job is None:
+            if self.known is None and self.submission.lost_arrays:
+                return TaskState(number, "unknown", attempts, note=SILENT)
             state = "waiting" if self.submission.is_being_submitted else "gone"
             return TaskState(number, state, attempts, note="never submitted")
         if self.known is None:  # no scheduler was asked
-            state = "running" if last == "running" else "waiting"
-            return TaskState(number, state, attempts, job_id, node)
+            return self._unanswered(number, job)
         job_state = self.known[job.id]
         if not job_state.is_alive and (ended := self._ended(number)):
             return TaskState(number, ended[-1].state, ended, job_id, ended[-1].node)
@@ -341,6 +344,17 @@ class _View:
         if job_state.state == "gone" and not attempts:
             state = "cancelled" if self._was_cancelled(number) else "gone"
         return TaskState(number, state, attempts, job_id, job_state.node or node, job_state.reason)
+
+    def _unanswered(self, number: int, job: Job) -> TaskState:
+        """Return what only the files of a task and its job show: neither has reported an end."""
+        attempts = tuple(self.attempts.get(number, ()))
+        node = attempts[-1].node if attempts else ""
+        if attempts and self._writes(number):
+            return TaskState(number, "running", attempts, job.id, node)
+        shown = named_for_memory(JobState(job.id, "", "gone"), job.array.logs)
+        is_known = shown.state != "gone"
+        state, note = (shown.state, "") if is_known else ("unknown", SILENT)
+        return TaskState(number, state, attempts, job.id, node, note)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
         """Return the state of a task that only its files show: it runs while they change.

@@ -31,6 +31,7 @@ from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.progress.status import Status
+    from manyseed.orchestrator.submissions.memory import Usage
     from manyseed.orchestrator.sweep import Sweep
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
@@ -120,7 +121,7 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     found = sweep.usage()
     say_unreadable(sweep)
     if as_json:
-        print_json({"usage": [asdict(each) | {"advice": each.advice} for each in found]})
+        print_json({"usage": [_usage(each) for each in found]})
         return
     if not found:
         say("No task has measured what it uses yet.")
@@ -130,12 +131,20 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     for each in found:
         asked = "" if each.memory_asked is None else size(each.memory_asked)
         cores = (each.processes, f"{each.cores_used:.1f}")
-        memory = (asked, size(each.memory_used))
+        used = size(each.memory_known)
+        memory = (asked, f"at least {used} (killed)" if each.is_least else used)
         rows.append((each.cluster, each.resource, each.tasks, *memory, *cores))
     print_table(None, heads, rows)
     for each in found:
         if each.advice:
             say(each.advice)
+
+
+def _usage(one: Usage) -> dict[str, object]:
+    value = asdict(one) | {"advice": one.advice}
+    if not one.memory_exceeded:
+        del value["memory_exceeded"]
+    return value
 
 
 def _exit_code(state: Status) -> int:
@@ -310,6 +319,8 @@ def logs(
         say_training("Retry them", paths, "resume", "--failed")
     else:
         say("No run failed.")
+    if tasks := texts.died(paths):
+        say_next(f"{counted(len(tasks), 'task')} died", "logs", directory, tasks[-1])
 
 
 def show(directory: Directory, run: Annotated[str, address("RUN")], as_json: Json = False) -> None:

@@ -22,6 +22,7 @@ from manyseed.orchestrator.plans.stacks import choices
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.ledger import ledger_damage
+from manyseed.orchestrator.submissions.memory import shortage
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
@@ -434,11 +435,8 @@ def _problems(
     ]
     counts = Counter(task.state for task in current)
     resume = training(paths, "resume")
-    if counts["out_of_memory"]:
-        yield (
-            f"{_tasks(counts['out_of_memory'])} killed for memory: {resume} asks for more, once; "
-            "after that, add --memory SIZE"
-        )
+    if told := shortage(paths, listed, tasks):
+        yield told
     killed = sum(task.last.set_aside for task in current if task.last.killed)
     if killed:
         more = "" if last.cluster == LOCAL else f": {resume} --memory SIZE"

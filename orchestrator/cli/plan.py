@@ -292,8 +292,8 @@ def _taking(one: Placement) -> str:
     )
 
 
-def _say_without_profile(paths: SweepPaths | None = None) -> None:
-    """Say to make a profile first if nothing says to what a command would submit."""
+def _say_without_profile(paths: SweepPaths | None = None) -> bool:
+    """Say to make a profile first if nothing says to what a command would submit; return that."""
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.submission import last_intent
 
@@ -304,6 +304,8 @@ def _say_without_profile(paths: SweepPaths | None = None) -> None:
         except UserError:
             say_next("First", "cluster", "init")
             say_next("What it says", "docs", "cluster")
+            return True
+    return False
 
 
 def _next(
@@ -547,8 +549,10 @@ def init(
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
     say_next("Look", "plan", out, "--dry-run")
-    _say_without_profile()
+    refused = _say_without_profile()
     say_next("Train", "run", out)
+    if refused:
+        say_next("To train on this machine all the same", "run", out, "--cluster", "local")
 
 
 @takes("drop", "where", "dry_run")

@@ -23,7 +23,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.submissions.profiles import needed, own_profile
+from manyseed.orchestrator.submissions.profiles import AUTO, choose, needed, own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from manyseed.orchestrator.tasks.attempts import (
     COPY_OF_FAILED,
@@ -49,6 +49,7 @@ from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
+from manyseed.slurm.profile import Profile
 from manyseed.slurm.states import JobState, named_for_memory
 
 OVER = ("finished", "stopped", "broken")
@@ -435,6 +436,17 @@ def last_intent(paths: SweepPaths) -> Intent | None:
     """Return the intent of the latest submission; None if nothing was submitted."""
     folders = [folder for folder in paths.submissions() if SubmissionPaths(folder).intent.exists()]
     return Intent.read(folders[-1], identity_of(paths)) if folders else None
+
+
+def place(
+    paths: SweepPaths, cluster: str, workers: int | None, memory: str | None = None
+) -> Profile | None:
+    """Return the profile with which a sweep's runs are submitted; None for this machine.
+
+    `workers`: if given, ``auto`` is this machine. The others are those of `profiles.choose`.
+    """
+    name = LOCAL if cluster == AUTO and workers else cluster
+    return choose(name, memory, last_intent(paths))
 
 
 def submissions(paths: SweepPaths) -> list[Submission]:

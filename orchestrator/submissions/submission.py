@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from manyseed.orchestrator.disk.placing import file_clock
-from manyseed.orchestrator.disk.records import read_record
+from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
     ManyseedError,
@@ -58,6 +58,9 @@ OVER = ("finished", "stopped", "broken")
 ALIVE = ("waiting", "held", "running")  # states of a task that trains or will train
 
 _NONE = Attempt("", "", started=0.0)
+
+_ENDS = ("cancelled", "failed", "timeout", "out_of_memory", "node_fail")
+"""States that only a scheduler knows; they are recorded for when it no longer answers."""
 
 ELSEWHERE = "on a cluster that is not reached from here"
 UNSEEN = "SLURM shows nothing of it here"
@@ -216,6 +219,12 @@ class Submission:
         """Record the job id of each task."""
         write_jobs(self.folder, jobs)
 
+    def noted_ends(self) -> dict[str, tuple[str, int]]:
+        """Return the recorded end of each task that reported none, and after how many attempts."""
+        with suppress(OSError, DamagedFile):  # it only replaces what a scheduler says
+            return read_record(self.files.ends, dict[str, tuple[str, int]])
+        return {}
+
     @property
     def is_noted(self) -> bool:
         """Whether all its jobs are recorded; if not, its submitter is still at work or died."""
@@ -285,7 +294,10 @@ def tasks_of(
             known = None
         for view in mine:
             view.set_known(known)
-    return [view.states() for view in views]
+    found = [view.states() for view in views]
+    for view in views:
+        view.note_ends()
+    return found
 
 
 class _View:
@@ -299,6 +311,18 @@ class _View:
         for attempt in submission.attempts():
             self.attempts.setdefault(attempt.task, []).append(attempt)
         self.jobs = submission.noted_jobs()
+        self.ends: dict[str, tuple[str, int]] = {}
+
+    def note_ends(self) -> None:
+        """Record the ends that the scheduler told, unless the sweep can only be read."""
+        if not self.ends or (ends := self._noted_ends | self.ends) == self._noted_ends:
+            return
+        with suppress(OSError, ManyseedError):
+            write_json(self.submission.files.ends, ends)
+
+    @cached_property
+    def _noted_ends(self) -> dict[str, tuple[str, int]]:
+        return self.submission.noted_ends()
 
     def set_known(self, known: Mapping[str, JobState] | None) -> None:
         """Set the scheduler's answer: states by job id, None if it did not answer."""
@@ -344,18 +368,22 @@ class _View:
             return self._elsewhere(number, state)
         if job_state.state == "gone" and not attempts:
             state = "cancelled" if self._was_cancelled(number) else "gone"
+        if state in _ENDS:
+            self.ends[str(number)] = (state, len(attempts))
         return TaskState(number, state, attempts, job_id, job_state.node or node, job_state.reason)
 
     def _unanswered(self, number: int, job: Job) -> TaskState:
-        """Return what only the files of a task and its job show: neither has reported an end."""
+        """Return what only files show of a task that has reported no end, and of its job."""
         attempts = tuple(self.attempts.get(number, ()))
         node = attempts[-1].node if attempts else ""
         if attempts and self._writes(number):
             return TaskState(number, "running", attempts, job.id, node)
         shown = named_for_memory(JobState(job.id, "", "gone"), job.array.logs)
-        is_known = shown.state != "gone"
-        state, note = (shown.state, "") if is_known else ("unknown", SILENT)
-        return TaskState(number, state, attempts, job.id, node, note)
+        noted, after = self._noted_ends.get(str(number), ("", 0))
+        if shown.state != "gone" or (noted in _ENDS and after == len(attempts)):
+            state = noted if shown.state == "gone" else shown.state
+            return TaskState(number, state, attempts, job.id, node)
+        return TaskState(number, "unknown", attempts, job.id, node, SILENT)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
         """Return the state of a task that only its files show: it runs while they change.

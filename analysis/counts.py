@@ -18,6 +18,17 @@ def some(names: Sequence[str], most: int, noun: str = "") -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more{noun}" if more > 0 else "")
 
 
+def duration(seconds: float) -> str:
+    """Format a duration."""
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
 def below(alpha_hat: float | None, delta: float | None) -> str:
     """Write an α̂ below the resolution δ as that: less is not seen; empty elsewhere."""
     if alpha_hat is None or delta is None or alpha_hat >= delta:

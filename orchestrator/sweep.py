@@ -201,6 +201,11 @@ class Sweep:
         """
         from manyseed.orchestrator.plans.planning import plan_objects
         from manyseed.orchestrator.submissions.requirements import warn_of_code
+        from manyseed.orchestrator.submissions.submission import place
+
+        def check(target: Path) -> None:
+            if train:
+                place(SweepPaths(target), cluster, workers)
 
         sweep = cls(
             plan_objects(
@@ -211,6 +216,7 @@ class Sweep:
                 directory=directory,
                 options=options or {},
                 grid=grid,
+                check=check,
                 require=None if other_recipe else warn_of_code,
                 seed=seed,
                 repeats=repeats,
@@ -325,16 +331,13 @@ class Sweep:
             If all missing runs belong to such tasks, and these did not end within minutes.
         """
         from manyseed.orchestrator.plans.plan import Plan
-        from manyseed.orchestrator.submissions import profiles
-        from manyseed.orchestrator.submissions.submission import last_intent
+        from manyseed.orchestrator.submissions.submission import place
         from manyseed.orchestrator.submissions.submitting import Request, submit
-        from manyseed.orchestrator.tasks.intent import LOCAL
         from manyseed.slurm import local
 
         if Plan.read(self.paths).is_imported:
             return None
-        name = LOCAL if cluster == profiles.AUTO and workers else cluster
-        profile = profiles.choose(name, memory, last_intent(self.paths))
+        profile = place(self.paths, cluster, workers, memory)
         cores = workers or local.available_cores()
         request = Request(profile, cores, failed, other_recipe, only, limit, memory)
         return submit(self.paths, request, tell or (lambda text: None))

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyseed.analysis.counts import counted as counted
+from manyseed.analysis.counts import duration as duration
 from manyseed.orchestrator.errors import INTERRUPTED, ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
 
@@ -267,17 +268,6 @@ def size(n_bytes: float) -> str:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1000
     return f"{n_bytes:.3g} TB"
-
-
-def duration(seconds: float) -> str:
-    """Format a duration."""
-    if seconds < 60:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, seconds = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min"
 
 
 def _is_number(value: object) -> bool:

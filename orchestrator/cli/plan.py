@@ -121,6 +121,7 @@ def plan(
     from manyseed.orchestrator.plans.cost import beyond, read_budget
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.plans.stacks import choices
+    from manyseed.orchestrator.submissions.forecast import too_short
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
     other_recipe = options["other_recipe"]
@@ -166,7 +167,12 @@ def plan(
     too_long = []
     if hours is not None:
         too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()
-    there = None if profile is None else _forecast(change, SweepPaths(directory), profile)
+    there, short = None, []
+    if profile is not None:
+        there = _forecast(change, SweepPaths(directory), profile)
+        short = (
+            [] if isinstance(there, str) else [*too_short(change, SweepPaths(directory), profile)]
+        )
     no_room = None
     if dry_run:
         try:
@@ -200,7 +206,7 @@ def plan(
     earlier = [] if other_recipe else of_earlier_code(paths, change)
     placed = [] if profile is None or there is None else _on_cluster(profile.name, there)
     cut = [] if fitted is None else fitted.sentences(limits)
-    for sentence in [*_sentences(change), *cut, *placed, *_beyond(too_long), *earlier]:
+    for sentence in [*_sentences(change), *cut, *placed, *short, *_beyond(too_long), *earlier]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
@@ -212,7 +218,8 @@ def plan(
     say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
-    following = _next(change, planned, paths, ["--other-recipe"] if other_recipe else [])
+    recipe = ["--other-recipe"] if other_recipe else []
+    following = _next(change, planned, paths, recipe, cluster)
     if following[0] == "submit" and "--cluster" not in following:
         _say_without_profile(paths)
     say_next("Next", *following)
@@ -278,8 +285,8 @@ def _taking(one: Placement) -> str:
     )
 
 
-def _say_without_profile(paths: SweepPaths | None = None) -> None:
-    """Say to make a profile first if nothing says to what a command would submit."""
+def _say_without_profile(paths: SweepPaths | None = None) -> bool:
+    """Say to make a profile first if nothing says to what a command would submit; return that."""
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.submission import last_intent
 
@@ -290,12 +297,14 @@ def _say_without_profile(paths: SweepPaths | None = None) -> None:
         except UserError:
             say_next("First", "cluster", "init")
             say_next("What it says", "docs", "cluster")
+            return True
+    return False
 
 
 def _next(
-    change: Change, sweep_file: Path, paths: SweepPaths, further: list[str]
+    change: Change, sweep_file: Path, paths: SweepPaths, further: list[str], cluster: str | None
 ) -> Sequence[object]:
-    """Return the next command for a planned sweep; `further` is for `submit`."""
+    """Return the next command for a planned sweep; `further` and a given cluster: for `submit`."""
     from manyseed.jobs import datasets
     from manyseed.orchestrator.plans.searches import searches, to_tune
     from manyseed.orchestrator.submissions.submission import on_cluster
@@ -306,7 +315,8 @@ def _next(
     cells = change.after.cells
     if searches(paths, cells):
         return to_tune(paths)
-    return ["submit", paths.directory, *further, *on_cluster(paths)]
+    where = on_cluster(paths) if cluster is None else ["--cluster", cluster]
+    return ["submit", paths.directory, *further, *where]
 
 
 def _parsed(walltime: str) -> float:
@@ -527,8 +537,10 @@ def init(
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
     say_next("Look", "plan", out, "--dry-run")
-    _say_without_profile()
+    refused = _say_without_profile()
     say_next("Train", "run", out)
+    if refused:
+        say_next("To train on this machine all the same", "run", out, "--cluster", "local")
 
 
 @takes("drop", "where", "dry_run")

@@ -31,6 +31,7 @@ from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.progress.status import Status
+    from manyseed.orchestrator.submissions.memory import Usage
     from manyseed.orchestrator.sweep import Sweep
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
@@ -120,7 +121,7 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     found = sweep.usage()
     say_unreadable(sweep)
     if as_json:
-        print_json({"usage": [asdict(each) | {"advice": each.advice} for each in found]})
+        print_json({"usage": [_usage(each) for each in found]})
         return
     if not found:
         say("No task has measured what it uses yet.")
@@ -130,12 +131,20 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     for each in found:
         asked = "" if each.memory_asked is None else size(each.memory_asked)
         cores = (each.processes, f"{each.cores_used:.1f}")
-        memory = (asked, size(each.memory_used))
+        used = size(each.memory_known)
+        memory = (asked, f"at least {used} (killed)" if each.is_least else used)
         rows.append((each.cluster, each.resource, each.tasks, *memory, *cores))
     print_table(None, heads, rows)
     for each in found:
         if each.advice:
             say(each.advice)
+
+
+def _usage(one: Usage) -> dict[str, object]:
+    value = asdict(one) | {"advice": one.advice}
+    if not one.memory_exceeded:
+        del value["memory_exceeded"]
+    return value
 
 
 def _exit_code(state: Status) -> int:
@@ -166,7 +175,7 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         listed = ", ".join(_tasks(state, name) for name in state["tasks"])
         asked = f" {state['stopping']:,} asked to stop." if state["stopping"] else ""
         say(f"\nTasks: {listed}.{asked}{_restarted(state)}")
-    if state["workers"]:
+    if state["workers"] and runs["missing"]:
         say(_training(state))
     if job := state["analysis"]:
         reason = f", {job['reason']}" if job["reason"] else ""
@@ -211,11 +220,16 @@ def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
 def _tasks(state: Status, name: str) -> str:
     """Return how many tasks are in a state, with their jobs unless they finished."""
     text = f"{state['tasks'][name]:,} {name.replace('_', ' ')}"
+    silent = ""
+    if name == "unknown":
+        from manyseed.orchestrator.submissions.submission import SILENT
+
+        silent = f": {SILENT}"
     jobs = state["jobs"].get(name, [])
     if name == "finished" or not jobs:
-        return text
+        return f"{text}{silent}"
     more = f", and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else ""
-    return f"{text} ({', '.join(jobs[:_MOST_JOBS])}{more})"
+    return f"{text} ({', '.join(jobs[:_MOST_JOBS])}{more}{silent})"
 
 
 def _training(state: Status) -> str:
@@ -223,8 +237,10 @@ def _training(state: Status) -> str:
         workers = counted(state["workers"], "process")
         return f"Training: {workers}, until the fits in flight are finished."
     rate, left = state["runs_per_hour"], duration(state["seconds_left"])
-    done = f"{rate:,.0f} runs per hour" if rate else "no run has finished yet"
-    return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
+    done = f", {rate:,.0f} runs per hour" if rate else ""
+    if not rate and not any(state["runs"][name] for name in ("done", "copy", "failed")):
+        done = ", no run has finished yet"
+    return f"Training: {counted(state['workers'], 'process')}{done}; about {left} left."
 
 
 def say_unreadable(sweep: Sweep) -> None:
@@ -303,6 +319,8 @@ def logs(
         say_training("Retry them", paths, "resume", "--failed")
     else:
         say("No run failed.")
+    if tasks := texts.died(paths):
+        say_next(f"{counted(len(tasks), 'task')} died", "logs", directory, tasks[-1])
 
 
 def show(directory: Directory, run: Annotated[str, address("RUN")], as_json: Json = False) -> None:

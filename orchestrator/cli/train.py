@@ -233,14 +233,14 @@ def run(
     from manyseed.orchestrator.plans.code import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.plans.stacks import choices
-    from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.profiles import AUTO
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
         require_code,
         require_jobs,
         require_packages,
     )
-    from manyseed.orchestrator.submissions.submission import last_intent
+    from manyseed.orchestrator.submissions.submission import place
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
 
@@ -258,8 +258,7 @@ def run(
     asked = plan_change(sweep_file, directory, settings)
     if not other_recipe:
         require_code(SweepPaths(directory), asked)
-    name = LOCAL if cluster == AUTO and workers else cluster
-    profile = choose(name, last=last_intent(SweepPaths(directory)))
+    profile = place(SweepPaths(directory), cluster, workers)
     where = LOCAL if profile is None else str(profile.path)
     if detach and profile is None:
         raise UserError("applies only on a cluster", key="--detach", remedy="give --cluster NAME")

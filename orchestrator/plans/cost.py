@@ -83,14 +83,40 @@ def beyond(
     `observed` and `measuring`: as in `seconds`. Returns columns classifier, dataset, hours (of the
     longest fit, or epoch of a network, with the measurements after it); the longest first.
     """
+    found = _stretches(plan, observed, measuring).filter(pl.col("hours") > hours)
+    return found.drop("whole").sort("hours", descending=True, maintain_order=True)
+
+
+def continued(
+    plan: Plan,
+    hours: float,
+    observed: pl.DataFrame | None = None,
+    measuring: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Return the classifiers whose fits finish only by continuing from checkpoints.
+
+    Parameters and columns are those of `beyond`, but for hours: of the longest fit as a whole.
+    """
+    found = _stretches(plan, observed, measuring).filter(
+        pl.col("hours") <= hours, pl.col("whole") > hours
+    )
+    found = found.select("classifier", "dataset", hours="whole")
+    return found.sort("hours", descending=True, maintain_order=True)
+
+
+def _stretches(
+    plan: Plan, observed: pl.DataFrame | None, measuring: pl.DataFrame | None
+) -> pl.DataFrame:
+    """Return the hours of the longest fit, without pause and as a `whole`."""
     last_epoch = pl.col("snapshots").list.last().fill_null(1)
     return (
         _priced(plan.cells, observed, measuring)
-        .with_columns(stretch=pl.col("seconds") / last_epoch + pl.col("measuring"))
+        .with_columns(
+            stretch=pl.col("seconds") / last_epoch + pl.col("measuring"),
+            whole=pl.col("seconds") + pl.col("measuring"),
+        )
         .group_by("classifier", "dataset", maintain_order=True)
-        .agg(hours=pl.col("stretch").max() / 3600)
-        .filter(pl.col("hours") > hours)
-        .sort("hours", descending=True, maintain_order=True)
+        .agg(hours=pl.col("stretch").max() / 3600, whole=pl.col("whole").max() / 3600)
     )
 
 

@@ -446,6 +446,7 @@ def plan_objects(
     directory: str | Path | None,
     options: Mapping[str, Any],
     grid: Mapping[str, Any],
+    check: Callable[[Path], None],
     require: Check | None = None,
     **numbers: Any,
 ) -> Path:
@@ -453,8 +454,9 @@ def plan_objects(
 
     `estimator`, `X`, `y` and `groups`: as in `orchestrator.sweep.Sweep.of`. `directory`: by default
     ``sweep-NAME``, after the estimator's class. `options` and `grid`: further keys of the
-    classifier's table and of the grid. `require`: a further check of the change to the plan.
-    ``**numbers``: seed, repeats, runs and test.
+    classifier's table and of the grid. `check`: called with the sweep's directory before data are
+    written or code is tried. `require`: a further check of the change to the plan. ``**numbers``:
+    seed, repeats, runs and test.
 
     Returns the sweep's directory.
     """
@@ -465,6 +467,7 @@ def plan_objects(
     table = {**objects.table_of(estimator, "estimator"), **options}
     name = table["estimator"].rpartition(":")[2].rpartition(".")[2]
     target = Path(f"sweep-{name}" if directory is None else directory)
+    check(target)
     data = objects.keep_data(X, y, groups)
     text = objects.sweep_text(
         name, table, data, grid=grid, is_grouped=groups is not None, **numbers

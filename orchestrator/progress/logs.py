@@ -85,6 +85,24 @@ def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[F
     return sorted(groups, key=lambda group: -group.count)
 
 
+_DIED = ("broken", "killed", "failed", "timeout", "out_of_memory", "node_fail")
+
+
+def died(paths: SweepPaths) -> list[str]:
+    """Return the tasks that died, oldest first, as `logs` takes them; their runs did not fail."""
+    listed = submissions(paths)
+    try:
+        states = tasks_of(listed)
+    except UnavailableError:
+        states = tasks_of(listed, ask=False)
+    return [
+        task.job_id or f"{submission.number}/{task.number}"
+        for submission, tasks in zip(listed, states, strict=True)
+        for task in tasks
+        if task.state in _DIED
+    ]
+
+
 def lost(paths: SweepPaths, what: str) -> list[str]:
     """Return messages about files that `logs` should show, but that are gone or empty.
 
@@ -232,6 +250,8 @@ def _why(paths: SweepPaths, group: int, row: int) -> str:
                 return f"{name} was asked to stop; then: {resume}{silent}"
             if task.state == "running":
                 return f"{name} trains, and has finished {task.done:,} runs{silent}"
+            if task.state == "unknown":
+                return f"{name} may wait, train or have ended{silent}"
             if task.is_alive:
                 return f"{name} {'waits' if task.state == 'waiting' else 'is held'}{note}{silent}"
             reason = f": {task.last.reason}" if task.last.reason else note

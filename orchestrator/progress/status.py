@@ -26,6 +26,7 @@ from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.store.ledger import ledger_damage
+from manyseed.orchestrator.submissions.memory import shortage
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
@@ -70,9 +71,9 @@ def next_steps(
     directory = paths.directory
     if runs["failed"]:
         yield "Tracebacks", ("logs", directory, "--failed")
-    if set(tasks) & {"waiting", "running"}:
+    if runs["missing"] and set(tasks) & {"waiting", "running", "unknown"}:
         yield "Watch", ("status", directory, "--watch")
-        if stopping and runs["missing"]:
+        if stopping:
             yield _training(paths, submitted=True, cells=cells)
         return
     if runs["missing"] and cells.select(IS_IMPORTED.any()).item():
@@ -457,11 +458,8 @@ def _problems(
     ]
     counts = Counter(task.state for task in current)
     resume = training(paths, "resume")
-    if counts["out_of_memory"]:
-        yield (
-            f"{_tasks(counts['out_of_memory'])} killed for memory: {resume} asks for more, once; "
-            "after that, add --memory SIZE"
-        )
+    if told := shortage(paths, listed, tasks):
+        yield told
     killed = sum(task.last.set_aside for task in current if task.last.killed)
     if killed:
         more = "" if last.cluster == LOCAL else f": {resume} --memory SIZE"

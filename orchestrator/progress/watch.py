@@ -67,7 +67,7 @@ def _state(tasks: Sequence[TaskState]) -> str:
     states = {task.state for task in tasks}
     if "running" in states:
         return "running"
-    if states & {"waiting", "held"}:
+    if states & {"waiting", "held", "unknown"}:
         return "starting"
     if "broken" in states:
         return "broken"

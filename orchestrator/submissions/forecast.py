@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.submissions import cluster, memory
+from manyseed.orchestrator.submissions.requirements import continuing, require_jobs
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
@@ -38,10 +41,8 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
 
     Raises as `cluster.shapes` and `discover`.
     """
-    rows, earlier = change.added, []
+    rows, earlier = to_train(change, paths), []
     if paths.is_sweep:
-        missing = survey(paths).with_state("missing")
-        rows = pl.concat([missing.select(rows.columns), rows], how="vertical_relaxed")
         earlier = [one for one in submissions(paths) if one.cluster == profile.name]
     costs = cost.seconds(change.after, change.observed, change.measuring)
     classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
@@ -76,6 +77,26 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
             )
         )
     return found
+
+
+def to_train(change: Change, paths: SweepPaths) -> pl.DataFrame:
+    """Return the runs that a plan lacks, whether the change is written by now or not."""
+    rows = change.added
+    if not paths.is_sweep:
+        return rows
+    missing = survey(paths).with_state("missing").select(rows.columns)
+    both = pl.concat([missing, rows], how="vertical_relaxed")
+    return both.unique(["cell", "repeat", "run"], keep="first", maintain_order=True)
+
+
+def too_short(change: Change, paths: SweepPaths, profile: Profile) -> Iterator[str]:
+    """Say which fits are longer than the walltime, and what becomes of them."""
+    asked = (change.after, to_train(change, paths), change.observed, change.measuring, profile)
+    try:
+        require_jobs(paths, *asked)
+    except UserError as error:  # which submit raises
+        yield str(error)
+    yield from continuing(*asked)
 
 
 def _room(resources: Resources, processes: int, there: Cluster) -> int:

@@ -8,7 +8,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from manyseed.orchestrator.submissions.submission import Submission, TaskState
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.submissions.profiles import own_profile
+from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of, training
 from manyseed.orchestrator.tasks.attempts import Attempt
 
 if TYPE_CHECKING:
@@ -52,20 +55,34 @@ class Usage:
     tasks: int  # tasks that have measured it
     processes: int  # training processes of a task, each with a core
     memory_asked: float | None  # bytes, by the last submission; None if the site decides
-    memory_used: int  # bytes, the most of a task
+    memory_used: int  # bytes, the most that a task measured
     cores_used: float  # mean number of cores that were busy in a task
+    memory_exceeded: float = 0.0  # bytes, the most that a task asked for that was killed for memory
+
+    @property
+    def is_least(self) -> bool:
+        """Whether tasks needed more than what is known: one was killed before it was measured."""
+        return self.memory_exceeded >= self.memory_used
+
+    @property
+    def memory_known(self) -> float:
+        """The bytes that a task is known to have used: at least what it was killed for."""
+        return max(self.memory_used, self.memory_exceeded)
 
     @property
     def advice(self) -> str:
         """What to ask for instead; empty if what was asked for fits."""
         if self.memory_asked is None:
             return ""
-        wanted, name = enough(self.memory_used), self.resource.upper()
-        told = f"{name} tasks asked for {in_words(self.memory_asked)} and used "
-        told += f"{in_words(self.memory_used)} at most: "
+        wanted, name = enough(self.memory_known), self.resource.upper()
+        told = f"{name} tasks asked for {in_words(self.memory_asked)} and "
+        if self.memory_exceeded >= self.memory_asked:
+            return f'{told}were killed for it: try mem = "{more_than(self.memory_exceeded)}".'
+        least = "least" if self.is_least else "most"
+        told += f"used {in_words(self.memory_known)} at {least}: "
         if wanted * _WORTH <= self.memory_asked:
             return f'{told}mem = "{in_words(wanted)}" would do, or resume --memory auto.'
-        if self.memory_used * _CLOSE > self.memory_asked:
+        if self.memory_known * _CLOSE > self.memory_asked:
             return f'{told}mem = "{in_words(wanted)}" would be safer.'
         return ""
 
@@ -73,14 +90,26 @@ class Usage:
 def usage(submissions: Sequence[Submission]) -> list[Usage]:
     """Return what tasks used, by cluster and resource class, from their own reports."""
     found: dict[tuple[str, str], list[tuple[Submission, Attempt]]] = {}
-    for submission in submissions:
+    exceeded: dict[tuple[str, str], float] = {}
+    try:
+        states = tasks_of(submissions)
+    except UnavailableError:
+        states = tasks_of(submissions, ask=False)
+    for submission, tasks in zip(submissions, states, strict=True):
+        for name in killed(submission, tasks):
+            key = (submission.cluster, name)
+            exceeded[key] = max(exceeded.get(key, 0.0), submission.intent.memory.get(name, 0.0))
+        died = {task.number for task in tasks if task.state == "out_of_memory"}
         numbers = {name: tasks_in(submission, name) for name in ("cpu", "gpu")}
         for attempt in submission.attempts():
             names = [name for name, tasks in numbers.items() if attempt.task in tasks]
-            if attempt.memory:
+            if attempt.memory or attempt.task in died:
                 key = (submission.cluster, names[0] if names else "")
                 found.setdefault(key, []).append((submission, attempt))
-    return [_usage(*key, measured) for key, measured in found.items()]
+    return [
+        replace(_usage(*key, measured), memory_exceeded=exceeded.get(key, 0.0))
+        for key, measured in found.items()
+    ]
 
 
 def _usage(cluster: str, resource: str, measured: Sequence[tuple[Submission, Attempt]]) -> Usage:
@@ -116,6 +145,51 @@ def tasks_in(submission: Submission, resource: str) -> set[int]:
     """Return the numbers of a submission's tasks of a resource class."""
     arrays = [array for array in submission.intent.arrays if array.resource == resource]
     return {n for array in arrays for n in range(array.first, array.first + array.count)}
+
+
+def killed(submission: Submission, tasks: Sequence[TaskState]) -> set[str]:
+    """Return the resource classes of which a task was killed for memory."""
+    numbers = {task.number for task in tasks if task.state == "out_of_memory"}
+    classes = {array.resource for array in submission.intent.arrays}
+    return {name for name in classes if tasks_in(submission, name) & numbers}
+
+
+def shortage(
+    paths: SweepPaths, listed: Sequence[Submission], states: Sequence[Sequence[TaskState]]
+) -> str:
+    """Say that the last submission's tasks were killed for memory, and what to do; else nothing.
+
+    `sized` asks for more by itself once; after that, the message names an amount.
+    """
+    n = 0
+    for tasks in reversed(states):
+        if not (died := sum(task.state == "out_of_memory" for task in tasks)):
+            break
+        n += died
+    if not n:
+        return ""
+    last, profile = listed[-1], own_profile(listed[-1].intent)
+    told = f"{n:,} {'task was' if n == 1 else 'tasks were'} killed for memory"
+    short = killed(last, states[-1])
+    had = {name: last.intent.memory.get(name, 0.0) for name in short}
+    usual = listed[0].intent.memory
+    if profile is not None:
+        of_profile = {"cpu": profile.cpu, "gpu": profile.gpu}
+        usual = {name: asked(given) for name, given in of_profile.items() if given is not None}
+    if any(had[name] and had[name] <= usual.get(name, had[name]) for name in short):
+        resume = training(paths, "resume")
+        return f"{told}: {resume} asks for more, once; after that, add --memory SIZE"
+    most = max(had.values(), default=0.0)
+    if not most:
+        return f"{told}: {training(paths, 'resume', '--memory', 'SIZE')}"
+    resume = training(paths, "resume", "--memory", more_than(most))
+    return f"{told}; {in_words(most)} was not enough: {resume}"
+
+
+def more_than(n_bytes: float) -> str:
+    """Return twice as much, as SLURM's options take it: whole numbers of G or M."""
+    more = _MORE * n_bytes
+    return f"{more / 2**30:.0f}G" if more % 2**30 == 0 else f"{math.ceil(more / 2**20)}M"
 
 
 def ran_out(submission: Submission, tasks: Sequence[TaskState]) -> set[str]:

@@ -167,12 +167,13 @@ def _automatic(last: Intent | None) -> Profile | None:
     raise UserError(
         "this machine submits jobs (it has sbatch), and no cluster profile says what they request",
         key="--cluster",
-        remedy=_BY_NAME + _WAYS if TESTCLUSTER in _names() else _WAYS,
+        remedy=(_BY_NAME if TESTCLUSTER in _names() else "") + _WAYS + _HERE,
     )
 
 
 _BY_NAME = f"for the test cluster that runs: --cluster {TESTCLUSTER}; or "
 _WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
+_HERE = f"\n  to train on this machine all the same: --cluster {LOCAL}"
 
 
 def _names() -> list[str]:

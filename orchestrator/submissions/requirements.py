@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
+from manyseed.analysis.counts import duration
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.devices import gpus
@@ -31,6 +34,9 @@ from manyseed.orchestrator.provenance import (
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.slurm.profile import Profile
+
+_AMPLE = 2.0  # times the expected duration of a fit: estimates err, and cores differ
+_SAME_PAIR: Any = {"on": ["dataset", "classifier"], "how": "semi", "maintain_order": "left"}
 
 ANOTHER_MACHINE = frozenset(("device_class", "threads"))
 """Differences that a mixed cluster makes: training goes on, and runs say how they were made."""
@@ -256,23 +262,56 @@ def require_jobs(
     `rows`: the runs to submit: column cell. `observed` and `measuring`: as in `cost.seconds`.
     `profile`: with the walltime that jobs request.
     """
-    cells = plan.cells.join(rows, on="cell", how="semi")
-    for device in cells["device"].unique().sort():
+    for device, wanted in _pairs(plan, rows):
         cluster.require(profile, device, paths.submission(1))
-        resources = profile.resources(device)
-        hours = (resources.minutes * 60 - cluster.SIGNAL_SECONDS) / 3600
-        wanted = cells.filter(device=device).select("dataset", WITH_METHOD).unique()
-        beyond = cost.beyond(plan, hours, observed, measuring).join(
-            wanted, on=["dataset", "classifier"], how="semi", maintain_order="left"
-        )
+        hours = _hours(profile, device)
+        beyond = cost.beyond(plan, hours, observed, measuring).join(wanted, **_SAME_PAIR)
         if not beyond.is_empty():
             worst = beyond.row(0, named=True)
+            seconds = worst["hours"] * 3600
+            enough = math.ceil((_AMPLE * seconds + cluster.SIGNAL_SECONDS) / 60)
             raise UserError(
                 f"the walltime is too short for one fit: {worst['classifier']} on "
-                f"{worst['dataset']} takes about {worst['hours']:.1f} h, a task has "
-                f"{hours:.1f} h",
+                f"{worst['dataset']} is expected to train for {duration(seconds)} without a "
+                f"checkpoint, a task for {duration(hours * 3600)}: it would be cut off again and "
+                "again",
                 file=profile.path,
                 key="time",
-                remedy='increase it, or submit the others with --only "classifier <> '
-                f"'{worst['classifier']}'\"",
+                remedy=f'write time = "{enough // 60}:{enough % 60:02}:00", or submit the others '
+                f"with --only \"classifier <> '{worst['classifier']}'\"",
             )
+
+
+def continuing(
+    plan: Plan,
+    rows: pl.DataFrame,
+    observed: pl.DataFrame | None,
+    measuring: pl.DataFrame | None,
+    profile: Profile,
+) -> Iterator[str]:
+    """Say which networks' fits are longer than a task trains, and go on from checkpoints.
+
+    Parameters are those of `require_jobs`, which refuses other fits that are longer.
+    """
+    for device, wanted in _pairs(plan, rows):
+        hours = _hours(profile, device)
+        long = cost.continued(plan, hours, observed, measuring).join(wanted, **_SAME_PAIR)
+        for one in long.unique("classifier", keep="first", maintain_order=True).to_dicts():
+            walltime = duration(profile.resources(device).minutes * 60)
+            yield (
+                f"A fit of {one['classifier']} is expected to take {duration(one['hours'] * 3600)},"
+                f" longer than a task trains in its walltime of {walltime}: it goes on from its "
+                "checkpoint when the task is started again."
+            )
+
+
+def _pairs(plan: Plan, rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield each resource class of these rows with its datasets and classifiers."""
+    cells = plan.cells.join(rows, on="cell", how="semi")
+    for device in cells["device"].unique().sort():
+        yield device, cells.filter(device=device).select("dataset", WITH_METHOD).unique()
+
+
+def _hours(profile: Profile, device: str) -> float:
+    """Return how long a task trains before it is asked to end."""
+    return (profile.resources(device).minutes * 60 - cluster.SIGNAL_SECONDS) / 3600

@@ -101,17 +101,17 @@ class Scheduler:
     def _answers(
         self, jobs: dict[str, Job], lost: set[Array], *, certain: bool
     ) -> dict[str, JobState]:
-        if not available():  # the jobs belong to another machine or cluster
-            return {name: JobState(name, "", "gone") for name in jobs}
         arrays = {job.array for job in jobs.values()} | lost
-        with self.active():
-            found = states.ask(
-                jobs,
-                min(array.submitted for array in arrays),
-                names={array.name for array in lost},
-                users={array.user for array in arrays},
-                certain=certain,
-            )
+        found = {name: JobState(name, "", "gone") for name in jobs}
+        if available():  # else the jobs belong to another machine or cluster
+            with self.active():
+                found = states.ask(
+                    jobs,
+                    min(array.submitted for array in arrays),
+                    names={array.name for array in lost},
+                    users={array.user for array in arrays},
+                    certain=certain,
+                )
         logs = {array.name: array.logs for array in arrays}
         answers = {}
         for job, state in found.items():

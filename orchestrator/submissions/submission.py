@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from manyseed.orchestrator.disk.placing import file_clock
-from manyseed.orchestrator.disk.records import read_record
+from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
     ManyseedError,
@@ -23,7 +23,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.submissions.profiles import needed, own_profile
+from manyseed.orchestrator.submissions.profiles import AUTO, choose, needed, own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from manyseed.orchestrator.tasks.attempts import (
     COPY_OF_FAILED,
@@ -49,7 +49,8 @@ from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.states import JobState
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.states import JobState, named_for_memory
 
 OVER = ("finished", "stopped", "broken")
 """States of an attempt that mean its task is over, wherever it ran."""
@@ -58,8 +59,12 @@ ALIVE = ("waiting", "held", "running")  # states of a task that trains or will t
 
 _NONE = Attempt("", "", started=0.0)
 
+_ENDS = ("cancelled", "failed", "timeout", "out_of_memory", "node_fail")
+"""States that only a scheduler knows; they are recorded for when it no longer answers."""
+
 ELSEWHERE = "on a cluster that is not reached from here"
 UNSEEN = "SLURM shows nothing of it here"
+SILENT = "the cluster does not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,8 @@ class TaskState:
     state: str
     """Waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
     process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
-    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted."""
+    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
+    Unknown if the scheduler does not answer and no file shows it."""
     attempts: tuple[Attempt, ...] = ()  # the last report of each attempt, oldest first
     job_id: str = ""  # SLURM's job id; empty on this machine and if there is none
     node: str = ""
@@ -213,6 +219,12 @@ class Submission:
         """Record the job id of each task."""
         write_jobs(self.folder, jobs)
 
+    def noted_ends(self) -> dict[str, tuple[str, int]]:
+        """Return the recorded end of each task that reported none, and after how many attempts."""
+        with suppress(OSError, DamagedFile):  # it only replaces what a scheduler says
+            return read_record(self.files.ends, dict[str, tuple[str, int]])
+        return {}
+
     @property
     def is_noted(self) -> bool:
         """Whether all its jobs are recorded; if not, its submitter is still at work or died."""
@@ -264,9 +276,9 @@ def tasks_of(
 ) -> list[list[TaskState]]:
     """Return the states of all tasks of several submissions, querying each scheduler once.
 
-    `ask`: whether to query schedulers; if not, only the tasks' reports are used. `fresh`: query the
-    scheduler however recently it was queried. `dispensable`: whether a scheduler that does not
-    answer may be treated as out of reach.
+    `ask`: whether to query schedulers; if not, only the files of the tasks and jobs are used.
+    `fresh`: query the scheduler however recently it was queried. `dispensable`: whether a
+    scheduler that does not answer may be treated as out of reach.
     """
     views = [_View(submission) for submission in submissions]
     remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []
@@ -282,7 +294,10 @@ def tasks_of(
             known = None
         for view in mine:
             view.set_known(known)
-    return [view.states() for view in views]
+    found = [view.states() for view in views]
+    for view in views:
+        view.note_ends()
+    return found
 
 
 class _View:
@@ -296,6 +311,18 @@ class _View:
         for attempt in submission.attempts():
             self.attempts.setdefault(attempt.task, []).append(attempt)
         self.jobs = submission.noted_jobs()
+        self.ends: dict[str, tuple[str, int]] = {}
+
+    def note_ends(self) -> None:
+        """Record the ends that the scheduler told, unless the sweep can only be read."""
+        if not self.ends or (ends := self._noted_ends | self.ends) == self._noted_ends:
+            return
+        with suppress(OSError, ManyseedError):
+            write_json(self.submission.files.ends, ends)
+
+    @cached_property
+    def _noted_ends(self) -> dict[str, tuple[str, int]]:
+        return self.submission.noted_ends()
 
     def set_known(self, known: Mapping[str, JobState] | None) -> None:
         """Set the scheduler's answer: states by job id, None if it did not answer."""
@@ -325,11 +352,12 @@ class _View:
         if self.is_silent:
             return self._elsewhere(number, "killed")
         if job is None:
+            if self.known is None and self.submission.lost_arrays:
+                return TaskState(number, "unknown", attempts, note=SILENT)
             state = "waiting" if self.submission.is_being_submitted else "gone"
             return TaskState(number, state, attempts, note="never submitted")
         if self.known is None:  # no scheduler was asked
-            state = "running" if last == "running" else "waiting"
-            return TaskState(number, state, attempts, job_id, node)
+            return self._unanswered(number, job)
         job_state = self.known[job.id]
         if not job_state.is_alive and (ended := self._ended(number)):
             return TaskState(number, ended[-1].state, ended, job_id, ended[-1].node)
@@ -340,7 +368,22 @@ class _View:
             return self._elsewhere(number, state)
         if job_state.state == "gone" and not attempts:
             state = "cancelled" if self._was_cancelled(number) else "gone"
+        if state in _ENDS:
+            self.ends[str(number)] = (state, len(attempts))
         return TaskState(number, state, attempts, job_id, job_state.node or node, job_state.reason)
+
+    def _unanswered(self, number: int, job: Job) -> TaskState:
+        """Return what only files show of a task that has reported no end, and of its job."""
+        attempts = tuple(self.attempts.get(number, ()))
+        node = attempts[-1].node if attempts else ""
+        if attempts and self._writes(number):
+            return TaskState(number, "running", attempts, job.id, node)
+        shown = named_for_memory(JobState(job.id, "", "gone"), job.array.logs)
+        noted, after = self._noted_ends.get(str(number), ("", 0))
+        if shown.state != "gone" or (noted in _ENDS and after == len(attempts)):
+            state = noted if shown.state == "gone" else shown.state
+            return TaskState(number, state, attempts, job.id, node)
+        return TaskState(number, "unknown", attempts, job.id, node, SILENT)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
         """Return the state of a task that only its files show: it runs while they change.
@@ -421,6 +464,17 @@ def last_intent(paths: SweepPaths) -> Intent | None:
     """Return the intent of the latest submission; None if nothing was submitted."""
     folders = [folder for folder in paths.submissions() if SubmissionPaths(folder).intent.exists()]
     return Intent.read(folders[-1], identity_of(paths)) if folders else None
+
+
+def place(
+    paths: SweepPaths, cluster: str, workers: int | None, memory: str | None = None
+) -> Profile | None:
+    """Return the profile with which a sweep's runs are submitted; None for this machine.
+
+    `workers`: if given, ``auto`` is this machine. The others are those of `profiles.choose`.
+    """
+    name = LOCAL if cluster == AUTO and workers else cluster
+    return choose(name, memory, last_intent(paths))
 
 
 def submissions(paths: SweepPaths) -> list[Submission]:

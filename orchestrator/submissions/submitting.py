@@ -42,6 +42,7 @@ from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster, memory
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.requirements import (
+    continuing,
     gpu_here,
     require_data,
     require_jobs,
@@ -226,6 +227,8 @@ def submit(
             observed = cost.observed_seconds(paths, state.plan, groups)
             measuring = cost.planned_seconds(paths, state.plan, groups.specs)
             require_jobs(paths, state.plan, rows, observed, measuring, request.profile)
+            for text in continuing(state.plan, rows, observed, measuring, request.profile):
+                report(text)
             costs = cost.seconds(state.plan, observed, measuring)
         code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)
         if not request.other_recipe:

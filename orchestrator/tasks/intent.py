@@ -39,6 +39,7 @@ class SubmissionPaths:
     local_job = Below("job.json")  # its only job, if it was submitted to this machine
     jobs = Below("jobs.json")  # the job ids of its tasks, by number
     submitted = Below("submitted")  # exists once all its jobs are recorded
+    ends = Below("ends.json")  # how jobs ended that reported no end, as their scheduler said
     stop = Below("stop")  # while it exists, tasks finish their fits in flight and end
     skip = Below("skip.json")  # cells that its tasks no longer train
     submitit = Below("submitit")  # the scripts and the output of its jobs

@@ -43,6 +43,8 @@ def verbs(paths: Any, runs: dict[str, int], *tasks: str, **given: Any) -> list[s
 def test_training_is_watched_or_goes_on(paths: Any) -> None:
     some = {"done": 10, "missing": 5}
     assert verbs(paths, some, "running", "finished") == ["Watch: status"]
+    assert verbs(paths, some, "unknown") == ["Watch: status"]
+    assert verbs(paths, {}, "running", "unknown") == ["Next: analyze"]  # nothing is missing
     assert verbs(paths, some, "finished", "killed") == ["Continue with: resume"]
     assert verbs(paths, some, "held") == ["Continue with: resume"]
     assert verbs(paths, some) == ["Continue with: resume"]  # what was submitted is tidied away

@@ -134,6 +134,24 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == told
 
 
+@pytest.mark.usefixtures("without_slurm")
+def test_logs_of_failed_runs_name_tasks_that_died(sweep: Sweep, attempt: Path) -> None:
+    none = "No run failed.\n"
+    assert inside("logs", sweep.directory, "--failed") == (0, none)
+    replace(Attempt.read(attempt), state="broken", reason="no space left").write(attempt)
+    code, printed = inside("logs", sweep.directory, "--failed")
+    told = f"1 task died: manyseed logs {sweep.directory} 1/0"
+    assert (code, printed) == (0, f"{none}{told}\n")
+    as_on_a_cluster(sweep.directory)
+    (file,) = sweep.paths.submission(2).glob("lives/*/progress.json")
+    replace(Attempt.read(file.parent), state="running").write(file.parent)
+    log = sweep.paths.submission(2) / "submitit" / "77_0_0_log.err"
+    log.write_text("slurmstepd: error: Detected 1 oom_kill event in StepId=77.0")
+    _, printed = inside("logs", sweep.directory, "--failed")
+    assert printed == f"{none}2 tasks died: manyseed logs {sweep.directory} 77_0\n"
+    assert inside("logs", sweep.directory, "77_0")[0] == 0
+
+
 @pytest.mark.parametrize("what", ["1/²", "²/0", f"1/{'9' * 5000}", "1/9"])
 def test_what_is_no_task_is_told(sweep: Sweep, what: str) -> None:
     with pytest.raises(UserError, match="no such task or run"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from manyseed import Sweep
-from tests.orchestrator.conftest import command, write
+from manyseed.orchestrator.cli.status import _training
+from tests.orchestrator.conftest import command, inside, write
 from tests.orchestrator.damage import as_on_a_cluster
 
 
@@ -39,3 +41,43 @@ def test_finished_runs_are_analysed_shown_and_exported(sweep: Sweep, tmp_path: P
     ):
         done = command(verb, sweep.directory, *options)
         assert done.returncode == 0, (verb, done.output)
+
+
+def told(sweep: Sweep) -> tuple[dict[str, int], str]:
+    code, printed = inside("status", sweep.directory)
+    assert code == 0, printed
+    for wrong in ("Training:", "Watch:", " left."):  # no run is missing
+        assert wrong not in printed
+    return sweep.status()["tasks"], " ".join(printed.split())
+
+
+@pytest.mark.parametrize("away", ["silent", "without SLURM"])
+def test_a_task_runs_only_while_it_writes(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    submission = sweep.paths.submission(2)
+    if away == "without SLURM":
+        monkeypatch.setenv("PATH", "/nowhere")
+    assert told(sweep)[0] == {"finished": 1, "running": 1}
+    for file in submission.rglob("*"):
+        os.utime(file, (1e9, 1e9))
+    for lease in (submission.parent / "leases").glob("*"):
+        os.utime(lease, (1e9, 1e9))
+    tasks, printed = told(sweep)
+    if away == "silent":
+        assert tasks == {"finished": 1, "unknown": 1}
+        assert "1 unknown (77_[0]: the cluster does not answer)" in printed
+        assert sweep.status()["each_task"][1]["state"] == "unknown"
+    else:
+        assert tasks == {"finished": 1, "killed": 1}
+    log = submission / "submitit" / "77_0_0_log.err"
+    log.write_text("slurmstepd: error: Job 77 exceeded memory limit (257490944 > 157286400)\n")
+    assert told(sweep)[0] == {"finished": 1, "out_of_memory": 1}
+
+
+def test_what_trains_is_told_by_the_runs_of_the_sweep(sweep: Sweep) -> None:
+    """An attempt that has begun has finished none, whatever earlier ones did."""
+    state = sweep.status() | {"workers": 4, "runs_per_hour": 0.0, "seconds_left": 60.0}
+    assert _training(state) == "Training: 4 processes; about 1 min 00 s left."
+    state["runs"] = dict.fromkeys(state["runs"], 0)
+    assert "no run has finished yet" in _training(state)

@@ -6,11 +6,14 @@ import json
 import os
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.submissions import cluster
 from manyseed.slurm import ClusterUnavailable, commands
+from manyseed.slurm.profile import user_folder
 from tests.orchestrator.conftest import command, write
 from tests.orchestrator.slurmstub import CONFIG
 from tests.orchestrator.submissions.test_cluster import WINE
@@ -69,3 +72,71 @@ def test_a_cluster_that_is_away_or_unknown(
     shown = command("plan", file, "--out", out, "--cluster", lab).stdout
     assert "On lab: not known, as " in shown
     assert "Planned into" in shown
+
+
+def test_runs_of_a_plan_that_is_written_count_once(lab: Path, tmp_path: Path) -> None:
+    write(lab, PROFILE.replace("parallelism = 3", "parallelism = 64"))
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+    for _ in range(2):  # not planned before, and again
+        done = command("plan", file, "--out", out, "--cluster", lab, "--json")
+        (told,) = json.loads(done.stdout)["on_cluster"]
+        assert told["tasks"] == 4
+
+
+def test_the_next_command_names_the_cluster_as_it_was_given(lab: Path, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+    user_folder().mkdir(parents=True)
+    write(user_folder() / "testcluster.toml", PROFILE)
+    done = command("plan", file, "--out", out, "--cluster", lab)
+    assert done.stdout.splitlines()[-1] == f"Next: manyseed submit {out} --cluster {lab}"
+
+
+LONG = """
+name = "long"
+seed = 1
+repeats = 1
+runs = 4
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["NAME"]
+[classifier.mlp]
+epochs = 20
+"""
+
+
+@pytest.mark.parametrize("name", ["mlp", "xgb"])
+def test_a_fit_that_is_longer_than_the_walltime(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Networks go on from a checkpoint; others would be cut off again and again."""
+    text = LONG.replace("NAME", name)
+    text = text if name == "mlp" else text.partition("[classifier")[0]
+    file, out = write(tmp_path / "long.toml", text), tmp_path / "sweep"
+    write(lab, PROFILE.replace("0:10:00", "0:03:00"))
+    Sweep.plan(file, out)
+    priced = cost._priced
+    monkeypatch.setattr(
+        cost, "_priced", lambda *given: priced(*given).with_columns(seconds=pl.lit(526.0))
+    )
+    shown = command("plan", file, "--out", out, "--cluster", lab)
+    submitted = command("submit", out, "--cluster", lab)
+    if name == "mlp":
+        told = (
+            "A fit of mlp is expected to take 8 min 46 s, longer than a task trains in its "
+            "walltime of 3 min 00 s: it goes on from its checkpoint when the task is started again."
+        )
+        assert told in shown.stdout
+        assert (submitted.returncode, told in submitted.stdout) == (0, True), submitted.output
+        return
+    told = (
+        f"{lab}: time: the walltime is too short for one fit: xgb on sklearn:wine is expected to "
+        "train for 8 min 46 s without a checkpoint, a task for 1 min 00 s: it would be cut off "
+        'again and again\n  write time = "0:20:00", or '
+    )
+    assert told in shown.stdout, shown.output
+    assert "checkpoint when" not in shown.stdout
+    assert (submitted.returncode, told in submitted.stderr) == (2, True), submitted.output
+    write(lab, PROFILE.replace("0:10:00", "0:01:00"))
+    shown = command("plan", file, "--out", out, "--cluster", lab)
+    assert "must be more than 120 s, when tasks are asked to end before it" in shown.stdout
+    assert list(out.glob("tasks/0*")) == []

@@ -12,8 +12,15 @@ from pathlib import Path
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.submissions.memory import Usage, asked, in_words, sized, usage
-from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.submissions.memory import (
+    Usage,
+    asked,
+    in_words,
+    shortage,
+    sized,
+    usage,
+)
+from manyseed.orchestrator.submissions.submission import Submission, TaskState
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.working.node import used
@@ -145,6 +152,70 @@ def test_usage_is_the_most_of_all_attempts_and_advises_what_would_do(tmp_path: P
     assert "safer" in replace(cpu, memory_asked=620 * M).advice
     assert usage([submission(tmp_path, 3, 0.0, 0)]) == []
     assert [in_words(n) for n in (G, 1.5 * G, 700 * M, 1)] == ["1G", "1.5G", "700M", "1M"]
+
+
+KILLED = "slurmstepd: error: Job 7 exceeded memory limit (257490944 > 157286400), being killed"
+
+
+def killed(folder: Path, number: int, asked: float, memory: int) -> Submission:
+    """Return a submission whose task measured so much before it was killed, as its log says."""
+    one = submission(folder, number, asked, memory)
+    (attempt,) = one.attempts()
+    replace(attempt, state="running").write(attempt.folder)
+    for file in (attempt.folder / "progress.json", attempt.folder):
+        os.utime(file, (1e9, 1e9))
+    one.note_jobs({0: f"{number}_0"})
+    one.files.submitted.touch()
+    one.files.submitit.mkdir()
+    one.files.printed_errors(f"{number}_0").write_text(KILLED)
+    return one
+
+
+@pytest.mark.usefixtures("without_slurm")
+def test_a_task_that_was_killed_for_memory_has_used_its_limit_at_least(tmp_path: Path) -> None:
+    first = killed(tmp_path, 1, 150 * M, 61 * M)
+    (cpu,) = usage([first])
+    assert (cpu.memory_used, cpu.memory_known, cpu.is_least) == (61 * M, 150 * M, True)
+    assert 'were killed for it: try mem = "300M"' in cpu.advice
+    (cpu,) = usage([first, killed(tmp_path, 2, 300 * M, 0)])
+    assert (cpu.memory_known, cpu.is_least) == (300 * M, True)
+    assert 'were killed for it: try mem = "600M"' in cpu.advice
+    (cpu,) = usage([first, submission(tmp_path, 3, G, 400 * M)])
+    assert (cpu.memory_known, cpu.is_least) == (400 * M, False)
+    assert 'used 400M at most: mem = "512M" would do' in cpu.advice
+
+
+@pytest.mark.usefixtures("without_slurm")
+def test_usage_prints_that_a_task_was_killed(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
+    first = killed(tmp_path, 1, 150 * M, 61 * M)
+    monkeypatch.setattr(Sweep, "submissions", lambda _: [first])
+    done = command("status", sweep.directory, "--usage")
+    assert "at least 157 MB (killed)" in " ".join(done.stdout.split()), done.output
+
+
+def test_what_was_killed_twice_needs_an_amount(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    over, fine = [TaskState(0, "out_of_memory")], [TaskState(0, "finished")]
+    listed = [submission(tmp_path, n, n * 512 * M) for n in (1, 2)]
+
+    def told(n: int, *states: list[TaskState]) -> str:
+        return shortage(quick.paths, listed[:n], states)
+
+    assert told(1, fine) == told(2, over, fine) == ""
+    once = told(1, over)
+    assert once.startswith("1 task was killed for memory: manyseed resume ")
+    assert "asks for more, once; after that" in once
+    twice = told(2, over, over)
+    assert twice.startswith("2 tasks were killed for memory; 1G was not enough: manyseed resume ")
+    assert twice.endswith(" --memory 2G")
+    assert told(2, fine, over).startswith("1 task was killed for memory; 1G was not enough: ")
+    listed = [submission(tmp_path, 3, 0.0)]  # the site decides
+    assert told(1, over).endswith(" --memory SIZE")
 
 
 def test_a_damaged_report_is_named(quick: Sweep, tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
     refused = command("resume", sweep.directory)
     assert refused.returncode == 2, refused.stdout
     assert "manyseed cluster init" in refused.stderr
-    assert "--cluster local" not in refused.stderr
+    # the second choice, which a user of a login node may decline
+    assert refused.stderr.endswith("\n  to train on this machine all the same: --cluster local\n")
     with pytest.raises(UserError, match=r"(?s)on one machine.*sbatch "):
         sweep.tune()
     assert sorted(login.rglob("*")) == before
@@ -85,11 +86,20 @@ def test_a_sweep_of_imported_predictions_asks_for_no_profile(login: Path) -> Non
         assert "Nothing to train: the predictions were imported." in printed
 
 
-def test_an_estimator_is_trained_on_a_login_node_where_that_is_said(login: Path) -> None:
+def test_an_estimator_is_trained_on_a_login_node_where_that_is_said(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y = load_wine(return_X_y=True)
     asked = {"runs": 2, "directory": login / "of", "options": {"seeds": {"random_state": "init"}}}
-    with pytest.raises(UserError, match="cluster init"):
+    before = sorted(login.rglob("*"))
+    monkeypatch.setenv("MANYSEED_DATA", str(login / "data"))
+    told = r'\n  to train on this machine all the same: cluster="local"$'
+    with pytest.raises(UserError, match=f"cluster init.*{told}"):
         Sweep.of(DecisionTreeClassifier(max_features=1), X, y, **asked)
+    assert sorted(login.rglob("*")) == before
+    planned = Sweep.of(DecisionTreeClassifier(max_features=1), X, y, train=False, **asked)
+    with pytest.raises(UserError, match=f"cluster init.*{told}"):
+        planned.submit()
     sweep = Sweep.of(DecisionTreeClassifier(max_features=1), X, y, cluster="local", **asked)
     assert sweep.results["cells"]["n_runs"].to_list() == [2]
 

@@ -18,6 +18,7 @@ from manyseed.orchestrator.submissions import scheduler as schedulers
 from manyseed.orchestrator.submissions.scheduler import Scheduler
 from manyseed.orchestrator.submissions.stopping import unpause
 from manyseed.orchestrator.submissions.submission import ELSEWHERE, UNSEEN, Submission, tasks_of
+from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import PAUSED, Intent
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
 from manyseed.slurm import ClusterError, ClusterUnavailable, commands
@@ -347,3 +348,47 @@ def test_what_slurm_says_has_ended_is_over_however_lately_it_wrote(
     (attempt / "progress.json").write_text(json.dumps(value))
     cluster.rows = [row(1, 0, "CANCELLED")]
     assert [task.state for task in submission.tasks()] == ["cancelled"]
+
+
+def test_an_end_that_the_scheduler_told_is_known_when_it_is_silent(
+    cluster: Cluster, clock: Clock, submit: Callable[..., Submission], tmp_path: Path
+) -> None:
+    submission = submit(4)
+    told = {"TIMEOUT": "timeout", "FAILED": "failed", "RUNNING": "running", "PENDING": "waiting"}
+    cluster.rows = [row(1, index, state) for index, state in enumerate(told)]
+    (states,) = tasks_of([submission])
+    assert [task.state for task in states] == [*told.values()]
+    assert submission.noted_ends() == {"0": ("timeout", 0), "1": ("failed", 0)}
+    before = submission.files.ends.stat().st_mtime_ns
+
+    def silent() -> list[str]:
+        cluster.silent = True
+        clock.now += 60
+        with pytest.raises(UnavailableError):
+            tasks_of([submission])
+        (states,) = tasks_of([submission], ask=False)
+        return [task.state for task in states]
+
+    assert silent() == ["timeout", "failed", "unknown", "unknown"]
+    attempt = submission.files.attempt(0, "later")  # it was begun again since
+    attempt.mkdir()
+    Attempt("running", "elsewhere boot 1 2", started=1.0).write(attempt)
+    os.utime(attempt / "progress.json", (1e9, 1e9))
+    assert silent() == ["unknown", "failed", "unknown", "unknown"]
+    assert submission.files.ends.stat().st_mtime_ns == before
+    for damage in (b"", b"[1]", b'{"1":["running",0]}', b'{"1":7}', b"\xff"):
+        submission.files.ends.write_bytes(damage)
+        assert silent() == ["unknown"] * 4
+
+
+def test_an_end_in_a_sweep_that_can_only_be_read_is_told(
+    cluster: Cluster, submit: Callable[..., Submission], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("it can only be read")
+
+    monkeypatch.setattr("manyseed.orchestrator.submissions.submission.write_json", refuse)
+    cluster.rows = [row(1, 0, "TIMEOUT")]
+    submission = submit(1)
+    assert [task.state for task in submission.tasks()] == ["timeout"]
+    assert not submission.files.ends.exists()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -118,6 +120,23 @@ class PredictionFile:
         for array in (self.y_true, self.test_index):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Hide what polars' threads print on standard error about a damaged file: an error tells it."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def unreadable(file: Path, what: str, error: BaseException, key: str | None = None) -> UserError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    unheard,
     unreadable,
 )
 from manyseed.orchestrator.store.exchange import SCHEMA
@@ -97,7 +97,7 @@ def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
 def _reading(path: Path) -> Iterator[None]:
     """Turn polars' errors in an unreadable file into a user error."""
     try:
-        with _unheard():
+        with unheard():
             yield
     except (
         *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
@@ -107,23 +107,6 @@ def _reading(path: Path) -> Iterator[None]:
             raise UserError(f"cannot be read: {error}", file=path) from None
         what = "a Parquet file" if path.suffix == ".parquet" else "a CSV"
         raise unreadable(path, what, error) from error
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Hide what polars' threads print on standard error about a damaged file: an error tells it."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # there is none
-        yield
-        return
-    try:
-        with Path(os.devnull).open("wb") as nothing:
-            os.dup2(nothing.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def openml(

@@ -486,7 +486,8 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """
     ranked = suspects(labels)
     datasets = ranked["dataset"].unique(maintain_order=True).to_list()
-    short, rows, evidence = [], [], []
+    short: list[str] = []
+    rows, evidence = [], []
     for dataset in datasets:
         own = ranked.filter(dataset=dataset)
         wrong = own.filter(pl.col("wrong_least") >= NEARLY)
@@ -497,7 +498,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
             continue
         n = f"{wrong.height:,} of {own.height:,} points of {dataset}"
         n += " is" if wrong.height == 1 else " are"
-        short.append(f"{wrong.height:,} of {dataset}")
+        short.append(f"{wrong.height:,}{'' if short else ' points'} of {dataset}")
         rows.append(wrong.head(limit))
         evidence.append(
             f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
@@ -508,9 +509,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         return
     headline = f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled."
     if len(short) > 1:
-        headline = first_ones(
-            short, "Points that are hard, or wrongly labelled, as nearly all runs err: {}.".format
-        )
+        headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
     found = pl.concat(rows)
     yield Answer(
         headline,

@@ -256,9 +256,7 @@ def test_wrong_labels_of_several_datasets_are_one_answer():
     (one, at), (other, of) = labelled(0, 20), labelled(1, 20)
     labels = pl.concat([one, other.with_columns(dataset=pl.lit("e"))])
     (told,) = points.wrong_labels(labels)
-    wrong = (
-        r"Points that are hard, or wrongly labelled, as nearly all runs err: \d+ of d, \d+ of e\."
-    )
+    wrong = r"Hard or wrongly labelled, as nearly all runs err: \d+ points of d, \d+ of e\."
     assert re.fullmatch(wrong, told.headline.replace("\n", " "))
     assert all(
         row["index"] in {"d": at, "e": of}[row["dataset"]] for row in told.rows[:3] + told.rows[-3:]

@@ -78,7 +78,7 @@ def used(pids: Iterable[int]) -> tuple[int, float]:
     """
     kilobytes = ticks = 0
     for pid in pids:
-        with suppress(OSError, ValueError):  # it has ended
+        with suppress(OSError, ValueError, KeyError):  # it has ended, perhaps between two files
             folder = Path(f"/proc/{pid}")
             texts = [(folder / name).read_bytes() for name in ("smaps_rollup", "status", "stat")]
             is_now = {key: int(n) for key, n in _KILOBYTES.findall(b"".join(texts[:2]))}

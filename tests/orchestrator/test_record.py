@@ -35,9 +35,10 @@ hparams = { noise = 0.0 }
 """
 
 
-def fit(settings, hparams, data, generators, handling):
+def fit(given):
     """Score classes by the distance to their means, which are moved at random."""
     started = perf_counter()
+    settings, hparams, data, generators, _ = given
     X, X_test = dense(data)
     rng = np.random.default_rng(seed31(generators.init) if hparams["noise"] else 0)
     centre = {"mean": np.mean, "median": np.median}[hparams["centre"]]

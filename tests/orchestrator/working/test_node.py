@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from manyseed.orchestrator.working.node import (
     Node,
     broken_nodes,
     is_environment,
+    used,
 )
 
 
@@ -58,3 +61,23 @@ def test_where_several_break_and_none_works_it_is_not_the_nodes() -> None:
     assert not is_environment(three[:2])
     assert is_environment(three)
     assert not is_environment([*three, attempt("d", done=1)])
+
+
+def test_a_process_that_ends_while_it_is_measured_counts_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The status of a process that has just ended holds no sizes."""
+    read = Path.read_bytes
+
+    def of_ended(path: Path) -> bytes:
+        content = read(path)
+        if path.parts[1:] != ("proc", str(os.getppid()), "status"):
+            return content
+        return b"".join(line for line in content.splitlines(True) if not line.startswith(b"Vm"))
+
+    alone, _ = used([os.getpid()])
+    assert alone > 1_000_000
+    monkeypatch.setattr(Path, "read_bytes", of_ended)
+    memory, seconds = used([os.getppid(), os.getpid()])
+    assert 0 < memory < 2 * alone
+    assert seconds > 0

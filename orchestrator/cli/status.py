@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +32,7 @@ from manyseed.orchestrator.tasks.intent import LOCAL
 if TYPE_CHECKING:
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.submissions.memory import Usage
+    from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
@@ -119,7 +120,7 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
 
 def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     found = sweep.usage()
-    say_unreadable(sweep)
+    say_unreadable(sweep.submissions())
     if as_json:
         print_json({"usage": [_usage(each) for each in found]})
         return
@@ -243,9 +244,9 @@ def _training(state: Status) -> str:
     return f"Training: {counted(state['workers'], 'process')}{done}; about {left} left."
 
 
-def say_unreadable(sweep: Sweep) -> None:
+def say_unreadable(listed: Iterable[Submission]) -> None:
     """Name unreadable reports of tasks; while a report is recent, its task counts as running."""
-    for submission in sweep.submissions():
+    for submission in listed:
         for attempt in submission.attempts():
             if attempt.state == UNREADABLE:
                 say(attempt.reason, to=errors)
@@ -319,6 +320,7 @@ def logs(
         say_training("Retry them", paths, "resume", "--failed")
     else:
         say("No run failed.")
+    say_unreadable(submissions(paths))
     if tasks := texts.died(paths):
         say_next(f"{counted(len(tasks), 'task')} died", "logs", directory, tasks[-1])
 

@@ -183,7 +183,7 @@ def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
 
     if sweep.is_running:
         say("Nothing to submit: all missing runs are waiting or being trained.")
-        say_unreadable(sweep)
+        say_unreadable(sweep.submissions())
         say_next("Watch", "status", sweep.directory, "--watch")
         return
     state = sweep.status()
@@ -446,7 +446,7 @@ def cancel(
         raise UserError("cannot end the fits in flight of some cells only", key="--now")
     sweep = Sweep(directory)
     running, waiting = sweep.cancel(only, now=now)
-    say_unreadable(sweep)
+    say_unreadable(sweep.submissions())
     if only is not None:
         say("Submitted tasks train no more runs of these cells.")
     elif running + waiting == 0:
@@ -473,7 +473,7 @@ def pause(directory: Directory) -> None:
 
     sweep = Sweep(directory)
     running, waiting = sweep.pause()
-    say_unreadable(sweep)
+    say_unreadable(sweep.submissions())
     if running + waiting == 0:
         say("Nothing is running.")
     else:

@@ -25,6 +25,7 @@ from manyseed.orchestrator.submissions.submission import (
 from manyseed.orchestrator.survey import STATES, survey
 from manyseed.orchestrator.tasks.attempts import (
     COPY_OF_FAILED,
+    UNREADABLE,
     Attempt,
     Failure,
     kind,
@@ -89,7 +90,10 @@ _DIED = ("broken", "killed", "failed", "timeout", "out_of_memory", "node_fail")
 
 
 def died(paths: SweepPaths) -> list[str]:
-    """Return the tasks that died, oldest first, as `logs` takes them; their runs did not fail."""
+    """Return the tasks that died, oldest first, as `logs` takes them; their runs did not fail.
+
+    A task whose report cannot be read is none: how it ended is not known.
+    """
     listed = submissions(paths)
     try:
         states = tasks_of(listed)
@@ -99,7 +103,7 @@ def died(paths: SweepPaths) -> list[str]:
         task.job_id or f"{submission.number}/{task.number}"
         for submission, tasks in zip(listed, states, strict=True)
         for task in tasks
-        if task.state in _DIED
+        if task.state in _DIED and task.last.state != UNREADABLE
     ]
 
 

@@ -253,7 +253,7 @@ def _ways(paths: SweepPaths, state: Survey) -> int:
         journals = JournalIndex(state.plan.journals(paths))
         groups = (find_group(paths.store, spec) for spec in Groups.read(paths).specs)
         of_groups = [len(recipes_of(one, journals)) for one in groups if one is not None]
-        return max(len(machines), *of_groups)
+        return max([len(machines), *of_groups])
     return count
 
 

@@ -102,6 +102,13 @@ def test_a_task_keeps_requests_and_its_resource_class(tmp_path: Path) -> None:
     assert Task.read(tmp_path / "task.json") == task
 
 
+def test_recipes_are_counted_before_anything_is_trained(tmp_path: Path) -> None:
+    sweep = Sweep.plan(write(tmp_path / "s.toml", SGD), tmp_path / "sweep")
+    for device in ("a processor", "another processor"):
+        register(sweep.paths.recipes, replace(Recipe.here(), device_class=device))
+    assert sweep.status()["recipes"] == 2
+
+
 def test_a_sweep_goes_on_on_another_processor_and_all_say_two_recipes(tmp_path: Path) -> None:
     text = SGD.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]')
     sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "sweep")

@@ -55,7 +55,7 @@ from manyseed.slurm.states import JobState, named_for_memory
 OVER = ("finished", "stopped", "broken")
 """States of an attempt that mean its task is over, wherever it ran."""
 
-ALIVE = ("waiting", "held", "running")  # states of a task that trains or will train
+ALIVE = ("waiting", "held", "running", "unknown")  # states of a task that trains or may train yet
 
 _NONE = Attempt("", "", started=0.0)
 

@@ -29,7 +29,6 @@ VERBS = (
     ("answers", "until", "--half-width", "0.2", "--dry-run"),
     ("compare",),
     ("compare", "--metric", "ece"),
-    ("dee",),
     ("variance",),
     HOWMANY,
     ("methods",),
@@ -50,7 +49,7 @@ VERBS = (
 )
 LONG = {"methods", "show", "alike"}
 """Verbs that print a text, or a list that was asked for: as long as they are."""
-REFUSED = {"until", "dee", "resume", "ece"}
+REFUSED = {"until", "resume", "ece"}
 """What not every sweep of these can be asked."""
 
 

@@ -356,12 +356,14 @@ class Storm:
         self.healed += int(result.get("runs_healed", 0))
         named = {*result.get("set_back", ()), *earlier.get("set_back", ())}
         runs = {self.ledger.addresses[row] for row in gone if row in self.ledger.addresses}
+        cut = {self.ledger.addresses[row] for row in damage.cut if row in self.ledger.addresses}
         # no later repair can name what a repair reset if it was killed before printing this
-        if result and (named - runs if cut_off else named != runs):
+        wrong = named - runs | (set() if cut_off else runs - named - cut)
+        if result and wrong:
             self.breach(
                 "not named",
-                f"{damage}: {len(runs ^ named)} of {len(runs)} runs are gone "
-                f"or named alone: {sorted(runs ^ named)[:5]}\n{told}",
+                f"{damage}: {len(wrong)} of {len(runs)} runs are gone "
+                f"or named alone: {sorted(wrong)[:5]}\n{told}",
             )
         self.ledger.forget(gone | sure)
         self.check()

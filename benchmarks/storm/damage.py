@@ -34,6 +34,9 @@ class Damage:
         The ``zarr.json`` of each array of the store before the damage, by folder.
     groups : list of Group
         As they were before.
+    cut : set
+        Rows of records that left no header in a journal: it looks as if its process was killed
+        before them, so that nobody can name them.
     """
 
     ledger: Ledger
@@ -43,10 +46,12 @@ class Damage:
     groups: list[Group] = field(default_factory=list)
     alive: set[Row] = field(default_factory=set)
     unclear: set[Row] = field(default_factory=set)
+    cut: set[Row] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.groups = self.ledger.groups()
         self.present = self.ledger.present()
+        self.journaled = {*self.ledger.journaled()}
         self.published = {
             (group.spec.number, row) for group in self.groups for row in _published(group)
         }
@@ -91,6 +96,7 @@ class Damage:
         its checksum must show that it was finished.
         """
         journaled = self.ledger.journaled()
+        self.cut |= self.journaled - {*journaled, *self.ledger.journaled(good=False)}
         held = {
             row for row, here in journaled.items() if any(one.status == DONE for _, one in here)
         }
@@ -101,6 +107,8 @@ class Damage:
             sources = {(row[0], one.source) for _, one in here if one.status == COPY}
             if sources & (self.alive | self.unclear):
                 self.alive.add(row)
+            elif sources & self.cut:  # copies wait
+                self.cut.add(row)
 
     def destroyed(self) -> tuple[set[Row], set[Row]]:
         """Return the rows that were held nowhere any more, and those for which this is possible."""

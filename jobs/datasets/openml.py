@@ -16,7 +16,7 @@ import re
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,24 +93,38 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
 
 def _described(number: int) -> DataShape:
     """Describe a dataset that the catalogue lacks, fetching it the first time."""
-    home = data_home()
-    file = home / "openml" / "described" / f"{number}.json"
-    try:
-        return shape(json.loads(file.read_bytes()))
-    except (OSError, *UNLIKE):
-        pass  # not known yet, or damaged
-    try:
+
+    def fetched(home: Path) -> dict[str, object]:
         details, samples = read(number, f"openml:{number}", home)
-        known = {
+        return {
             "source": f"openml:{details['name']}@{details['version']}",
             "id": number,
             "digest": digest_of(samples),
             **counted(samples),
         }
+
+    return _kept(f"{number}.json", f"openml:{number}", shape, fetched)
+
+
+def _kept(
+    name: str,
+    source: str,
+    read_shape: Callable[[Mapping[str, Any]], DataShape],
+    fetched: Callable[[Path], dict[str, object]],
+) -> DataShape:
+    """Read a kept description of a source; fetch and keep it if it is not known, or damaged."""
+    home = data_home()
+    file = home / "openml" / "described" / name
+    try:
+        return read_shape(json.loads(file.read_bytes()))
+    except (OSError, *UNLIKE):
+        pass
+    try:
+        known = fetched(home)
         keep(file, json.dumps(known, indent=1).encode())
     except MachineError as error:
-        raise Refused("source", f"openml:{number}", str(error)) from error
-    return shape(known)
+        raise Refused("source", source, str(error)) from error
+    return read_shape(known)
 
 
 def keep(file: Path, content: bytes) -> None:
@@ -258,16 +272,11 @@ def _describe_task(name: str, _: Mapping[str, Any]) -> DataShape:
     source = f"openml-task:{name}"
     if not re.fullmatch("[0-9]{1,9}", name):
         raise Refused("source", source, allowed="the number of a task: openml-task:31")
-    home = data_home()
-    file = home / "openml" / "described" / f"task-{int(name)}.json"
-    try:
-        return _shape(json.loads(file.read_bytes()))
-    except (OSError, *UNLIKE):
-        pass  # not known yet, or damaged
-    try:
+
+    def fetched(home: Path) -> dict[str, object]:
         number, target, samples = _read(int(name), home)
         assert samples.roles is not None
-        known = {
+        return {
             "source": f"openml-task:{int(name)}",
             "id": number,
             "target": target,
@@ -276,10 +285,8 @@ def _describe_task(name: str, _: Mapping[str, Any]) -> DataShape:
             **counted(samples),
             "set_counts": fold_counts(samples.roles, samples.y, len(samples.class_names)).tolist(),
         }
-        keep(file, json.dumps(known).encode())
-    except MachineError as error:
-        raise Refused("source", source, str(error)) from error
-    return _shape(known)
+
+    return _kept(f"task-{int(name)}.json", source, _shape, fetched)
 
 
 def _shape(known: Mapping[str, Any]) -> DataShape:

@@ -299,6 +299,7 @@ class Sweep:
         only: str | None = None,
         limit: int | None = None,
         memory: str | None = None,
+        calibrate: bool = False,
         tell: Callable[[str], None] | None = None,
     ) -> Submission | None:
         """Submit the missing runs (or exactly the failed ones); return None if there are none.
@@ -322,6 +323,9 @@ class Sweep:
         memory : str
             Memory for each task on a cluster, instead of the profile's: ``32G``; ``auto``: what
             tasks have used so far, and a quarter more.
+        calibrate : bool
+            Only measure: a few runs of each dataset and classifier, the cheapest first, for about
+            30 s of each process. They are kept, and what all others take is estimated by them.
         tell : callable
             Called with a message if `submit` waits for tasks that were asked to stop.
 
@@ -339,7 +343,7 @@ class Sweep:
             return None
         profile = place(self.paths, cluster, workers, memory)
         cores = workers or local.available_cores()
-        request = Request(profile, cores, failed, other_recipe, only, limit, memory)
+        request = Request(profile, cores, failed, other_recipe, only, limit, memory, calibrate)
         return submit(self.paths, request, tell or (lambda text: None))
 
     def tune(

@@ -39,6 +39,7 @@ _HIDDEN = {
     },
     "train": {
         "tune": "plan DIR --tune",
+        "calibrate": "submit DIR --calibrate",
         "pause": "cancel DIR --pause",
         "throttle": "cancel DIR --throttle N",
     },

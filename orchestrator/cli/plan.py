@@ -68,7 +68,8 @@ def plan(
     budget: str | None = optional(
         "LIMIT,…",
         "Plan the largest design that costs no more in all: 500gpuh, 1000coreh, 200GB, "
-        "10000files. Runs are cut first, then repeats.",
+        "10000files; or that is trained in 8h, or by 2026-12-01T08:00, here or with --cluster. "
+        "Runs are cut first, then repeats.",
     ),
     fetching: bool = switch(
         "--fetch", "Only fetch and prepare the data, once, on a machine that can reach it."
@@ -148,7 +149,7 @@ def plan(
     settings = [*(settings or [])]
     directory = out or Path(name_of(sweep_file, settings))
     limits = () if budget is None else read_budget(budget)
-    fitted = _fitted(limits, sweep_file, directory, settings) if limits else None
+    fitted = _fitted(limits, sweep_file, directory, settings, profile) if limits else None
     settings += () if fitted is None else fitted.settings
     require = None if other_recipe else require_code
     absent: list[str] = []
@@ -226,21 +227,45 @@ def plan(
 
 
 def _fitted(
-    limits: Sequence[Limit], sweep_file: Path, directory: Path, settings: list[str]
+    limits: Sequence[Limit],
+    sweep_file: Path,
+    directory: Path,
+    settings: list[str],
+    profile: Profile | None,
 ) -> BudgetedDesign:
     """Return the largest design within a budget; weights that are absent do not matter for it."""
     from manyseed.jobs.classifiers.features import counting
     from manyseed.orchestrator.grids.loading import read_sweep_file
-    from manyseed.orchestrator.plans.cost import fit_budget
+    from manyseed.orchestrator.plans.cost import ELAPSED, fit_budget
     from manyseed.orchestrator.plans.planning import plan_change
 
     def price(further: Sequence[str]) -> dict[str, Any]:
-        return plan_change(sweep_file, directory, [*settings, *further]).summary()
+        change = plan_change(sweep_file, directory, [*settings, *further])
+        if not any(limit.is_deadline for limit in limits):
+            return change.summary()
+        return change.summary() | {ELAPSED: _elapsed(change, SweepPaths(directory), profile)}
 
     with ExitStack() as stack:
         if not SweepPaths(directory).is_sweep:
             stack.enter_context(counting())
         return fit_budget(limits, read_sweep_file(sweep_file, settings), price)
+
+
+def _elapsed(change: Change, paths: SweepPaths, profile: Profile | None) -> float:
+    """Return the hours until all missing runs are trained, if nothing waits for others."""
+    from manyseed.orchestrator.plans.cost import seconds, untrained_copies
+    from manyseed.orchestrator.submissions.forecast import to_train
+    from manyseed.slurm.local import available_cores
+
+    if profile is not None:
+        there = _forecast(change, paths, profile)
+        if isinstance(there, str):
+            raise UserError(f"what {profile.name} takes is not known: {there}", key="--budget")
+        return max((one.hours for one in there), default=0.0)
+    plan = change.after
+    rows = to_train(change, paths).filter(~untrained_copies(plan))
+    costs = seconds(plan, change.observed, change.measuring)
+    return float(rows.join(costs, on="cell")["seconds"].sum()) / available_cores() / 3600
 
 
 def _profile(name: str) -> Profile:

@@ -113,11 +113,17 @@ Watch = Annotated[
 ]
 
 
-@takes("submit", "cluster", "workers", "memory", "only", "limit", "other_recipe")
-def submit(directory: Directory, watch: Watch = False, **options: Any) -> None:
+_SUBMIT = ("cluster", "workers", "memory", "only", "limit", "other_recipe")
+
+
+@takes("submit", *_SUBMIT, "calibrate")
+def submit(
+    directory: Directory, watch: Watch = False, calibrate: bool = False, **options: Any
+) -> None:
     """Submit every missing run and return at once. The work goes on without this terminal.
 
-    This holds with --watch, too: interrupting it does not stop the work.
+    This holds with --watch, too: interrupting it does not stop the work. With --calibrate, the
+    command waits, then says what the other runs take.
 
     Examples:
 
@@ -126,8 +132,48 @@ def submit(directory: Directory, watch: Watch = False, **options: Any) -> None:
         manyseed submit sweep --cluster mycluster --limit 100
 
         manyseed submit sweep --watch
+
+        manyseed submit sweep --cluster mycluster --calibrate
     """
+    if calibrate:
+        alone("--calibrate", watch=watch)
+        measure(directory, **options)
+        return
     submit_and_report(directory, watch=watch, **options)
+
+
+@takes("submit", *_SUBMIT)
+def calibrate(directory: Directory, **options: Any) -> None:
+    """Train a few runs of each dataset and classifier, here or in a job, and say what all take.
+
+    Examples:
+
+        manyseed calibrate sweep --cluster mycluster
+    """
+    measure(directory, **options)
+
+
+def measure(directory: Path, **options: Any) -> None:
+    """Train a pilot, wait for it, and say what the other runs take by its durations."""
+    from manyseed.orchestrator.progress.status import expected
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    before = expected(sweep.survey(), sweep.paths)
+    submission = sweep.submit(calibrate=True, tell=say, **options)
+    if submission is None:
+        _say_nothing_to_submit(sweep, failed=False)
+        return
+    say(f"Measuring {counted(submission.n_runs, 'run')}, which are kept.")
+    show(submission)
+    after = expected(sweep.survey(), sweep.paths)
+    for device, (fits, seconds) in after.items():
+        unit = "a core" if device == "cpu" else "a GPU"
+        say(
+            f"{counted(fits, 'fit')} left: {duration(seconds)} of {unit}; "
+            f"before it was measured, {duration(before[device][1])}."
+        )
+    say_steps(sweep.status())
 
 
 def submit_and_report(

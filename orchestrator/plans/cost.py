@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
 
 GPU_SPEEDUP = 20.0  # how many cores train as fast as one GPU with many seeds at once (a choice)
+
+PILOT_SECONDS = 30.0
+"""Seconds of each training process for a pilot."""
+
+PILOT_RUNS = 5
+"""Most runs of a dataset and classifier in a pilot: the first ones of a process take longer."""
 
 OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
 """Columns of `observed_seconds`: how many fits of a cell finished, and their total seconds."""
@@ -67,6 +74,38 @@ def seconds(
     """
     whole = pl.col("seconds") + pl.col("measuring")
     return _priced(plan.cells, observed, measuring).select("cell", whole, "device")
+
+
+def untrained_copies(plan: Plan) -> pl.Expr:
+    """Whether a run (columns cell, run) is stored as a copy of the first of its repeat."""
+    identical = plan.cells.filter("identical")["cell"]
+    return pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
+
+
+def pilot(plan: Plan, rows: pl.DataFrame, costs: pl.DataFrame, most: float) -> pl.DataFrame:
+    """Choose runs whose durations tell what the rest takes: a few of each dataset and classifier.
+
+    They are spread over the cells. The pairs take turns, the cheapest first, while `most` seconds
+    suffice by the estimate; the first run is always among them.
+
+    `rows`: runs to train: columns group, cell, repeat, run, row. `costs`: as `seconds` returns.
+    """
+    pairs = plan.cells.select("cell", "dataset", WITH_METHOD)
+    spread = pl.struct("cell", "repeat", "run").hash(0)
+    chosen = (
+        rows.filter(~untrained_copies(plan))
+        .join(pairs, on="cell")
+        .join(costs.select("cell", "seconds"), on="cell")
+        .with_columns(spread.alias("place"))
+        .sort("place")
+        .with_columns(nth=pl.int_range(pl.len()).over("cell"))
+        .sort("nth", "place")
+        .with_columns(turn=pl.int_range(pl.len()).over(_PAIR))
+        .filter(pl.col("turn") < PILOT_RUNS)
+        .sort("turn", "seconds", "place")
+    )
+    is_within = (pl.col("seconds").cum_sum() <= most) | (pl.int_range(pl.len()) == 0)
+    return chosen.filter(is_within).select(rows.columns)
 
 
 def beyond(
@@ -444,6 +483,9 @@ def _gb(n_bytes: int) -> str:
 
 Summary = dict[str, Any]
 
+ELAPSED = "elapsed_hours"
+"""The figure of a summary that a deadline limits: hours until all is trained."""
+
 _FIGURES = {
     "coreh": ("core_hours", 1.0, "core hours"),
     "gpuh": ("gpu_hours", 1.0, "GPU hours"),
@@ -452,8 +494,11 @@ _FIGURES = {
     "GB": ("store_bytes", 1e-9, "GB"),
     "TB": ("store_bytes", 1e-12, "TB"),
     "files": ("store_files", 1.0, "files"),
+    "h": (ELAPSED, 1.0, "hours"),
+    "d": (ELAPSED, 1 / 24, "days"),
 }
 _LIMIT = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_FIGURES)})", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d)?", re.ASCII)
 _FEWEST_RUNS = 2  # fewer tell nothing about how much runs vary
 
 
@@ -463,6 +508,11 @@ class Limit:
 
     most: float
     unit: str
+
+    @property
+    def is_deadline(self) -> bool:
+        """Whether it limits when all is trained."""
+        return _FIGURES[self.unit][0] == ELAPSED
 
     def cost(self, summary: Summary) -> float:
         """Return what a plan costs in this figure, from `Change.summary`."""
@@ -474,14 +524,30 @@ class Limit:
 
 
 def read_budget(text: str) -> tuple[Limit, ...]:
-    """Read limits such as ``500gpuh`` or ``1000coreh,200GB``."""
-    found = [_LIMIT.fullmatch(part.strip()) for part in text.split(",")]
-    limits = tuple(Limit(float(one[1]), one[2]) for one in found if one)
+    """Read limits such as ``500gpuh``, ``1000coreh,200GB``, ``8h`` or ``2026-12-01T08:00``."""
+    found = [_DATE.fullmatch(part) or _LIMIT.fullmatch(part) for part in re.split(r" *, *", text)]
+    limits = tuple(
+        Limit(float(one[1]), one[2]) if one.re is _LIMIT else _until(one[0]) for one in found if one
+    )
     if len(limits) < len(found) or not all(limit.most > 0 for limit in limits):
         units = ", ".join(_FIGURES)
-        remedy = f"write numbers with a unit ({units}), such as 500gpuh or 1000coreh,200GB"
+        remedy = (
+            f"write numbers with a unit ({units}), such as 500gpuh or 1000coreh,200GB, or when all "
+            "must be trained, such as 2026-12-01T08:00"
+        )
         raise UserError("is no budget", key="--budget", value=text, remedy=remedy)
     return limits
+
+
+def _until(date: str) -> Limit:
+    """Return the hours that are left until a local time."""
+    try:
+        left = datetime.fromisoformat(date).astimezone() - datetime.now().astimezone()
+    except ValueError:
+        return Limit(0.0, "h")
+    if left.total_seconds() <= 0:
+        raise UserError("is past", key="--budget", value=date, remedy="name a time to come")
+    return Limit(left.total_seconds() / 3600, "h")
 
 
 @dataclass(frozen=True, slots=True)

@@ -510,6 +510,13 @@ def _tasks(n: int) -> str:
     return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"
 
 
+def expected(state: Survey, paths: SweepPaths) -> dict[str, tuple[int, float]]:
+    """Return how many missing fits each device has, and the seconds that one of it needs."""
+    runs = _priced(paths, state).filter(pl.col("seconds") > 0, state=MISSING)
+    by_device = runs.group_by("device").agg(pl.len(), pl.col("seconds").sum()).sort("device")
+    return {device: (fits, seconds) for device, fits, seconds in by_device.iter_rows()}
+
+
 _FITS = 3.0
 """This many fits of each process, at the expected speed, are blended with the observed ones."""
 _LEAST_SECONDS = 30.0
@@ -544,7 +551,7 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
-    """Add the column seconds to all runs; copies of identical runs cost nothing."""
+    """Add to all runs the columns seconds, which is 0 for copies of identical runs, and device."""
     from manyseed.orchestrator.plans import cost
     from manyseed.orchestrator.plans.layout import Groups
 
@@ -558,9 +565,8 @@ def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
         observed = cost.observed_seconds(paths, state.plan, groups)
     except StoreError:  # the store is damaged, which other commands report
         pass
-    costs = cost.seconds(state.plan, observed, measuring).select("cell", "seconds")
-    identical = state.plan.cells.filter("identical")["cell"]
-    is_copy = pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
+    costs = cost.seconds(state.plan, observed, measuring)
+    is_copy = cost.untrained_copies(state.plan)
     return state.runs.join(costs, on="cell").with_columns(
         seconds=pl.when(is_copy).then(0.0).otherwise("seconds")
     )

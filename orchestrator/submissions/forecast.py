@@ -51,7 +51,7 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     profile, _ = memory.sized(profile, classes, earlier, (), discovered, auto=False)
     shapes = cluster.shapes(profile, classes, discovered, 0)
     identical = change.after.cells.filter("identical")["cell"]
-    is_copy = pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
+    is_copy = cost.untrained_copies(change.after)
     times = (
         cluster.cut(rows, costs, identical, shapes)
         .join(costs.select("cell", "seconds"), on="cell")

@@ -174,6 +174,7 @@ class Request:
     only: str | None = None  # an SQL condition on cells
     limit: int | None = None  # largest number of runs, spread over all cells
     memory: str | None = None  # of a task: in the profile already, or `memory.AUTO`
+    calibrate: bool = False  # submit only runs whose durations tell what the others take
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
@@ -204,6 +205,13 @@ def submit(
         rows = rows.join(held, on=["group", "row"], how="anti")
         if request.limit is not None:
             rows = rows.sort("repeat", "run", "cell").head(request.limit)
+        groups = Groups.read(paths)
+        if request.profile is not None or request.calibrate:
+            observed = cost.observed_seconds(paths, state.plan, groups)
+            measuring = cost.planned_seconds(paths, state.plan, groups.specs)
+            costs = cost.seconds(state.plan, observed, measuring)
+        if request.calibrate:
+            rows = cost.pilot(state.plan, rows, costs, cost.PILOT_SECONDS * _processes(request))
         if rows.is_empty():
             _go_on(earlier, states, dispensable)
             if n_ending and not is_complete:
@@ -222,14 +230,10 @@ def submit(
             require_packages(state.plan, cells)
             require_products(paths, cells, bf16, gpu=gpu)
         require_data(paths, state, rows)
-        groups = Groups.read(paths)
         if request.profile is not None:
-            observed = cost.observed_seconds(paths, state.plan, groups)
-            measuring = cost.planned_seconds(paths, state.plan, groups.specs)
             require_jobs(paths, state.plan, rows, observed, measuring, request.profile)
             for text in continuing(state.plan, rows, observed, measuring, request.profile):
                 report(text)
-            costs = cost.seconds(state.plan, observed, measuring)
         code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)
         if not request.other_recipe:
             _require_decided(paths, stacked, {*state.finished_cells["cell"]})
@@ -443,6 +447,14 @@ def _chosen(state: Survey, request: Request) -> pl.DataFrame:
         return rows
     cells = choose_cells(state.plan, request.only, "--only")
     return rows.join(cells.select("cell"), on="cell", how="semi")
+
+
+def _processes(request: Request) -> int:
+    """Return how many processes train at once on this machine, or at least in a task."""
+    if request.profile is None:
+        return request.workers
+    classes = (request.profile.cpu, request.profile.gpu)
+    return max(each.cores or 1 for each in classes if each is not None)
 
 
 def _still_ending(paths: SweepPaths, n: int) -> StillRunning:

@@ -1,4 +1,4 @@
-"""``plan --budget``: the largest design that costs no more."""
+"""``plan --budget``: the largest design that costs no more; and what measures costs first."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import command, write
 
 WINE = """
@@ -85,6 +90,30 @@ def test_crossed_sources_keep_their_square(tmp_path: Path) -> None:
     assert told["budget"]["runs"] == 16
 
 
+def test_a_deadline_is_hours_of_all_cores_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.slurm.local.available_cores", lambda: 3)
+    file = write(tmp_path / "wine.toml", WINE)
+    whole = plan(file, "--dry-run")["core_hours"]
+    most = whole / 3 / 2
+    told = plan(file, "--dry-run", "--budget", f"{most:.9f}h")
+    runs = told["budget"]["runs"]
+    assert told["core_hours"] / 3 <= most
+    own = f"grid[1].runs={min(9, runs + 1)}"
+    more = plan(file, "--dry-run", "--set", f"runs={runs + 1}", "--set", own)
+    assert more["core_hours"] / 3 > most
+    assert plan(file, "--dry-run", "--budget", f"{most / 24:.9f}d")["budget"] == told["budget"]
+
+
+def test_a_deadline_is_a_local_time_to_come(tmp_path: Path) -> None:
+    file = write(tmp_path / "wine.toml", WINE)
+    assert plan(file, "--dry-run", "--budget", "2999-01-31T08:00,1TB")["budget"]["runs"] == 30
+    for date, said in {"2026-02-31": "is no budget", "2001-01-01T08:00": "is past"}.items():
+        done = command("plan", file, "--dry-run", "--budget", date)
+        assert (done.returncode, said in done.stderr) == (2, True), done.output
+
+
 @given(
     st.floats(0.5, 2000),
     st.integers(1, 30),
@@ -130,3 +159,55 @@ def test_the_file_is_read_as_it_is(tmp_path: Path) -> None:
     fitted = cost.fit_budget(cost.read_budget("0.5coreh"), read_sweep_file(file), price)
     assert fitted.settings == ("runs=5", "grid[1].runs=5")
     assert seen[0] == ()
+
+
+GRID = """
+name = "grid"
+seed = 1
+repeats = 2
+runs = 4
+[[grid]]
+dataset = ["sklearn:wine", "sklearn:iris"]
+classifier = ["lr-sgd", "xgb", "mlp"]
+train_fraction = [0.3, 0.5, 0.8, 1.0]
+"""
+
+
+def test_a_pilot_is_spread_over_cells_and_begins_with_what_is_cheap(tmp_path: Path) -> None:
+    change = plan_change(write(tmp_path / "grid.toml", GRID), tmp_path / "sweep", [])
+    planned, rows = change.after, change.added
+    costs = cost.seconds(planned)
+    pairs = planned.cells.select("cell", "dataset", "classifier", "identical")
+    enough = cost.pilot(planned, rows, costs, 1e9)
+    chosen = enough.join(pairs, on="cell")
+    counts = chosen.group_by("dataset", "classifier").agg(pl.len(), pl.col("cell").n_unique())
+    assert counts["len"].to_list() == [5] * 6
+    assert counts["cell"].to_list() == [4] * 6, "each cell, before one is measured again"
+    assert chosen.filter("identical", pl.col("run") > 0).is_empty(), "copies are not trained"
+    assert enough.join(rows, on=rows.columns, how="anti").is_empty()
+    seconds = chosen.join(costs, on="cell")["seconds"]
+    for most in (0.0, float(seconds.min()), float(seconds.sum()) / 3):
+        some = cost.pilot(planned, rows, costs, most)
+        took = some.join(costs, on="cell")["seconds"]
+        assert len(some) == 1 or took.sum() <= most
+        assert some.equals(enough.head(len(some)))
+    first = enough.head(6).join(pairs, on="cell")
+    assert len(first.unique(["dataset", "classifier"])) == 6, "all take turns"
+
+
+def test_a_pilot_is_trained_and_corrects_the_estimate(tmp_path: Path) -> None:
+    text = GRID.replace("repeats = 2\nruns = 4", "repeats = 1\nruns = 2").replace('"xgb", ', "")
+    sweep = Sweep.plan(write(tmp_path / "grid.toml", text), tmp_path / "sweep")
+    done = command("submit", sweep.directory, "--workers", 1, "--calibrate")
+    assert done.returncode == 0, done.output
+    runs = sweep.status()["runs"]
+    assert runs["done"] == 20
+    observed = cost.observed_seconds(sweep.paths, Plan.read(sweep.paths), Groups.read(sweep.paths))
+    assert observed["n"].sum() == 20
+    assert "fits left: " in done.stdout
+    assert sweep.submit(workers=1) is not None
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+    assert sweep.status()["duplicates"] == 0
+    again = command("submit", sweep.directory, "--workers", 1, "--calibrate")
+    assert (again.returncode, "Nothing to submit" in again.stdout) == (0, True), again.output

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks import intent
 from manyseed.orchestrator.tasks.task import Task
@@ -122,6 +124,22 @@ def test_after_a_pilot_what_was_cancelled_by_hand_goes_on_here(
     sweep.wait()
     assert sweep.status()["runs"]["missing"] > 0
     assert sweep.submit(workers=2) is not None
+    finish(sweep, quick)
+
+
+def test_a_measurement_in_a_job_is_part_of_the_sweep(
+    sweep: Sweep, profile: str, quick: Sweep
+) -> None:
+    done = command("calibrate", sweep.directory, "--cluster", profile)
+    assert done.returncode == 0, done.output
+    assert "calibrate is now: manyseed submit DIR --calibrate" in done.output
+    (pilot,) = sweep.submissions()
+    assert 0 < pilot.n_runs <= 5 * len(Groups.read(sweep.paths).specs)
+    runs = sweep.status()["runs"]
+    assert pilot.n_runs <= runs["done"] + runs["copy"] < runs["runs"]
+    assert sweep.submit(cluster=profile) is not None
+    assert f"Measuring {pilot.n_runs} runs, which are kept." in done.stdout
+    assert re.search(r"^\d+ fits left: .* of a core; before it was measured, ", done.stdout, re.M)
     finish(sweep, quick)
 
 

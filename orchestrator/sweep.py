@@ -861,7 +861,7 @@ class Sweep:
         *,
         dask: str | Client = "threads",
         cluster: str | None = None,
-        workers: int | None = None,
+        workers: int | tuple[int, int] | None = None,
         metrics: Sequence[str] = (),
         progress: ReportProgress | None = None,
         tell: Callable[[str], None] | None = None,
@@ -881,9 +881,9 @@ class Sweep:
             Python, on a client's workers.
         cluster : str
             With slurm, the cluster: a cluster profile, its file, or auto.
-        workers : int
-            Threads or processes; with `dask` slurm, jobs; by default the available cores, or 4
-            jobs.
+        workers : int, or tuple of int
+            Threads or processes; with `dask` slurm, jobs, or the fewest and the most of them, as
+            the work demands; by default the available cores, or 4 jobs.
         metrics : sequence of str
             Without `options`: your own metrics, ``"module:function"``, to compute beside the
             others. Own metrics in the sweep file are code that may come from anybody; they are left
@@ -913,7 +913,7 @@ class Sweep:
         *,
         cluster: str = "auto",
         dask: str = "threads",
-        workers: int | None = None,
+        workers: int | tuple[int, int] | None = None,
         page: bool = False,
         after_training: bool = False,
     ) -> Submission | None:
@@ -922,7 +922,7 @@ class Sweep:
         Parameters
         ----------
         options, dask, workers
-            As in `analyze`, within the job.
+            As in `analyze`, within the job; with slurm, the job leads, and its workers are jobs.
         cluster : str
             A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
             class.

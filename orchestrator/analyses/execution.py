@@ -25,7 +25,7 @@ from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.computing import analysis
 from manyseed.orchestrator.computing.conventions import conventions, modules_folder
 from manyseed.orchestrator.computing.tables import Results
-from manyseed.orchestrator.computing.workers import of_slurm, scheduler
+from manyseed.orchestrator.computing.workers import SLURM, Workers, of_slurm, scheduler
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
@@ -74,7 +74,7 @@ def analyze(
     *,
     dask: str | Client = "threads",
     cluster: str | None = None,
-    workers: int | None = None,
+    workers: Workers | None = None,
     progress: ReportProgress | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Results:
@@ -95,7 +95,7 @@ def analyze(
                 paths,
                 options,
                 scheduler=chosen,
-                workers=workers or local.available_cores(),
+                workers=workers if isinstance(workers, int) else local.available_cores(),
                 progress=progress,
                 before_writing=lease.check,
             )
@@ -134,7 +134,7 @@ def submit(
     *,
     cluster: str,
     dask: str,
-    workers: int | None,
+    workers: Workers | None,
     page: bool = False,
     after_training: bool = False,
 ) -> Submission | None:
@@ -252,8 +252,13 @@ def run(directory: str, number: str, on_end: str = "") -> str:
         options = from_json(request.options)
         if intent.modules and any(":" in metric for metric in options.metrics):
             sys.path.append(intent.modules)
+        cluster = intent.profile if request.dask == SLURM else None
         analyze(
-            paths, options, dask=request.dask, workers=request.workers, progress=attempt.progress
+            *(paths, options),
+            dask=request.dask,
+            cluster=cluster,
+            workers=request.workers,
+            progress=attempt.progress,
         )
         if request.page:
             name = read_sweep_file(paths.sweep_file).name

@@ -19,6 +19,7 @@ from manyseed.orchestrator.cli.arguments import (
     Json,
     OwnMetrics,
     names,
+    only_with,
     option,
     optional,
     require_outside,
@@ -53,6 +54,7 @@ from manyseed.orchestrator.errors import (
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
     from manyseed.orchestrator.analyses import AnalysisJob
+    from manyseed.orchestrator.computing.workers import Workers
     from manyseed.orchestrator.sweep import Sweep
 
 
@@ -140,7 +142,7 @@ def _convention(name: str, declared: Convention) -> inspect.Parameter:
     "analyze",
     *("metrics", "metric"),
     *(_convention(*declared) for declared in CONVENTIONS.items()),
-    *("dask", "workers"),
+    *("dask", "workers", "detach"),
     dask={"metavar": "threads|processes|slurm|tcp://…"},
 )
 def analyze(
@@ -154,6 +156,15 @@ def analyze(
         shown="here; auto with --dask slurm",
     ),
     wait: bool = switch("--wait", "With --cluster: follow the job until it ends."),
+    workers: str | None = optional(
+        "N|LOW:HIGH",
+        "Threads or processes; with --dask slurm, jobs, or the fewest and the most of them, as "
+        "the work demands.",
+        shown="the available cores, or 4 jobs",
+    ),
+    detach: bool = switch(
+        "--detach", "With --dask slurm: lead from a job, too, and return when it is submitted."
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -180,34 +191,38 @@ def analyze(
 
         manyseed analyze quickstart --cluster mycluster --wait
 
-        manyseed analyze quickstart --cluster mycluster --dask slurm --workers 10
+        manyseed analyze quickstart --cluster mycluster --dask slurm --workers 2:20 --detach
     """
+    from manyseed.orchestrator.computing.workers import SLURM, read_workers
     from manyseed.orchestrator.submissions.profiles import AUTO
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
     from manyseed.slurm import available
 
-    dask, workers = options.pop("dask"), options.pop("workers")
-    if wait and (cluster is None or dask == "slurm"):
+    dask, asked_workers = options.pop("dask"), read_workers(workers)
+    only_with("--dask slurm", dask == SLURM, detach=detach)
+    cluster = AUTO if detach and cluster is None else cluster
+    in_job = dask != SLURM or detach
+    if wait and (cluster is None or not in_job):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
     asked = own_options(sweep, metrics=names(metrics), own=metric, **options)
     is_here = cluster in (None, LOCAL) or (cluster == AUTO and not available())
-    if cluster is not None and not is_here and dask != "slurm":
-        job = _submit(sweep, asked, cluster, dask, workers, quiet=as_json)
+    if cluster is not None and not is_here and in_job:
+        job = _submit(sweep, asked, cluster, dask, asked_workers, quiet=as_json)
         if not wait:
             if as_json:
                 print_json(asdict(job))
             return
         _follow(sweep, quiet=as_json)
     else:
-        jobs_of = None if is_here and dask != "slurm" else cluster
+        jobs_of = None if is_here and dask != SLURM else cluster
         with ExitStack() as stack:
             if workers is None and dask in ("threads", "processes"):
                 again = command("analyze", directory, "--cluster", "NAME")
                 more = f"In a job: {again}; with more cores here: --workers N."
                 stack.enter_context(one_core(sweep.paths, _task(sweep), more))
-            _analyze(sweep, asked, workers, dask, jobs_of, quiet=as_json)
+            _analyze(sweep, asked, asked_workers, dask, jobs_of, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
@@ -379,7 +394,7 @@ def raise_if_wrong(sweep: Sweep) -> None:
 def _analyze(
     sweep: Sweep,
     options: Options,
-    workers: int | None,
+    workers: Workers | None,
     dask: str = "threads",
     cluster: str | None = None,
     *,
@@ -402,7 +417,7 @@ def _submit(
     options: Options | None,
     cluster: str,
     dask: str,
-    workers: int | None,
+    workers: Workers | None,
     *,
     quiet: bool,
 ) -> AnalysisJob:

@@ -12,12 +12,13 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,22 @@ LOCAL = ("threads", "processes")
 ADDRESSES = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
 ANSWER_SECONDS = 10
 
+Workers = int | tuple[int, int]
+"""How many threads, processes or jobs; of jobs also the fewest and the most, as work demands."""
+
+
+def read_workers(text: str | None) -> Workers | None:
+    """Read a number of workers, or a range of them: ``10``, ``2:20``."""
+    if text is None:
+        return None
+    numbers = re.fullmatch(r"([0-9]{1,9})(?::([0-9]{1,9}))?", text)
+    low = int(numbers[1]) if numbers else 0
+    high = int(numbers[2] or low) if numbers else 0
+    if not 1 <= low <= high:
+        remedy = "write a number from 1, or the fewest and the most jobs: 2:20"
+        raise UserError("is no number of workers", key="--workers", value=text, remedy=remedy)
+    return low if low == high else (low, high)
+
 
 @contextmanager
 def scheduler(
@@ -68,7 +85,7 @@ def scheduler(
     *,
     folder: Path,
     cluster: str | None = None,
-    workers: int | None = None,
+    workers: Workers | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Any]:
     """Yield a scheduler for `analysis.graph.chunks.compute`.
@@ -77,8 +94,12 @@ def scheduler(
     must see the sweep directory under the same path. `folder`: for the files of SLURM jobs, on the
     file system that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the
     workers, as in `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only
-    ``local``. `workers`: number of jobs, with `SLURM`. `report`: called with the state of the jobs.
+    ``local``. `workers`: with `SLURM`, number of jobs. `report`: called with the state of the jobs.
     """
+    if isinstance(workers, tuple) and dask != SLURM:
+        remedy = 'give one number, or dask = "slurm"'
+        shown = ":".join(map(str, workers))
+        raise UserError("only jobs come and go", key="workers", value=shown, remedy=remedy)
     if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'
         raise UserError("nothing is computed there", key="cluster", value=cluster, remedy=remedy)
@@ -151,9 +172,12 @@ _KEYS = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
 
 @contextmanager
 def slurm_workers(
-    parent: Path, profile: Profile, n: int, report: Callable[[str], None]
+    parent: Path, profile: Profile, n: Workers, report: Callable[[str], None]
 ) -> Iterator[Any]:
     """Yield a dask client whose workers are `n` SLURM jobs; the jobs end with the block.
+
+    Of a range, the most are submitted as an array of which the fewest may run at first: its limit
+    follows dask's own target, and idle workers above it end.
 
     Work begins when the first worker connects. Each has the cores of the profile's ``cpu`` class. A
     worker whose walltime ends hands over what it holds, and its job is requeued.
@@ -162,6 +186,7 @@ def slurm_workers(
     number of jobs, one worker each. `report`: called with the state of the jobs, whenever it
     changes.
     """
+    least, most = n if isinstance(n, tuple) else (n, n)
     from distributed import Client, KilledWorker, Scheduler, SpecCluster
 
     security = _security()
@@ -170,7 +195,7 @@ def slurm_workers(
     options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
     require(profile, "cpu", parent / name, _SIGNAL_SECONDS)
     parent.mkdir(parents=True, exist_ok=True)
-    with passing(profile, "cpu", parent / name, name, n) as jobs:
+    with passing(profile, "cpu", parent / name, name, most) as jobs:
         try:
             with (
                 SpecCluster(
@@ -180,11 +205,13 @@ def slurm_workers(
                 ) as cluster,
                 Client(cluster, set_as_default=False) as client,
             ):
-                arguments = [_arguments(cluster.scheduler_address, jobs.folder, security)] * n
+                arguments = [_arguments(cluster.scheduler_address, jobs.folder, security)] * most
                 submit_jobs(
-                    jobs, profile, _WORK, lambda _: arguments, signal_seconds=_SIGNAL_SECONDS
+                    *(jobs, profile, _WORK, lambda _: arguments),
+                    signal_seconds=_SIGNAL_SECONDS,
+                    parallelism=None if least == most else least,
                 )
-                with _Following(cluster, client, jobs, profile, report) as watch:
+                with _Following(cluster, client, jobs, profile, report, least) as watch:
                     yield client
         except (ClusterError, Refused) as error:
             raise refusal(error, profile) from None
@@ -259,7 +286,7 @@ def _arguments(address: str, folder: Path, security: Any) -> list[str]:
 
 
 class _Following:
-    """Closes the client if no worker comes, or all jobs are over."""
+    """Lets jobs start as work demands; closes the client if no worker comes, or all are over."""
 
     def __init__(
         self,
@@ -268,8 +295,10 @@ class _Following:
         submission: Submission,
         profile: Profile,
         report: Callable[[str], None],
+        least: int,
     ) -> None:
         self.problem = ""
+        self._least = self._wanted = least
         self._cluster, self._client, self._report = cluster, client, report
         self._files, self._jobs = submission.files, submission.noted_jobs().values()
         self._slurm = scheduler_of(profile.slurm_conf)
@@ -286,9 +315,13 @@ class _Following:
 
     def _run(self) -> None:
         began, reported, look = time.monotonic(), "", 0.0
+        scaled = began
         n_jobs = len(self._jobs)
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
+            if self._least < n_jobs and now >= scaled + ASK_SECONDS:
+                scaled = now
+                self._scale(n_jobs)
             if n := len(self._cluster.scheduler.workers):
                 began, text = now, f"{n} of {n_jobs} workers"
             elif now < look:
@@ -301,6 +334,18 @@ class _Following:
             if self.problem:
                 self._client.close()
                 return
+
+    def _scale(self, most: int) -> None:
+        """Let as many jobs run as dask wants for what waits; end idle workers above that."""
+        scheduler = self._cluster.scheduler
+        wanted = min(most, max(self._least, scheduler.adaptive_target()))
+        if wanted != self._wanted:
+            with suppress(UnavailableError), self._slurm.changing():  # tried again
+                commands.set_parallelism([job.id for job in self._jobs], wanted)
+                self._wanted = wanted
+        if len(scheduler.workers) > wanted and (idle := list(scheduler.idle)):
+            surplus = idle[: len(scheduler.workers) - wanted]
+            self._cluster.sync(scheduler.retire_workers, surplus, close_workers=True, remove=True)
 
     def _without(self, seconds: float) -> str:
         """Return the jobs' states while there is no worker; set `problem` if none will come."""

@@ -286,12 +286,13 @@ def submit_jobs(
     check: Callable[[], None] = lambda: None,
     signal_seconds: int | None = None,
     after: Sequence[str] = (),
+    parallelism: int | None = None,
 ) -> None:
     """Submit the arrays of a submission and note their jobs; raises as `arrays.submit_array`.
 
     Each job calls `function`, given as ``module:name``, with its own of the `arguments` of its
     array. `check` is called before each array, and raises if this process may submit no more.
-    `signal_seconds`: by default `SIGNAL_SECONDS`. `after`: as in `slurm.arrays.Tasks`.
+    `signal_seconds`: by default `SIGNAL_SECONDS`. `after`, `parallelism`: as in `Tasks`.
     """
     from manyseed.slurm.arrays import Tasks, submit_array
 
@@ -307,7 +308,11 @@ def submit_jobs(
         check()
         each = arguments(array)
         seconds = signal_seconds or SIGNAL_SECONDS
-        tasks = Tasks(function, each, array.name, comment, signal_seconds=seconds, after=after)
+        tasks = Tasks(
+            *(function, each, array.name, comment, parallelism),
+            signal_seconds=seconds,
+            after=after,
+        )
         submit_array(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()
 

@@ -115,7 +115,7 @@ class AnalysisRequest:
 
     options: Mapping[str, object]  # as returned by `orchestrator.computing.tables.to_json`
     dask: str  # the Dask scheduler
-    workers: int | None  # number of threads or processes
+    workers: int | tuple[int, int] | None  # number of threads, processes or jobs, or a range
     page: bool = False  # whether to write the page afterwards
 
 
@@ -236,13 +236,19 @@ def _arrays(key: str, value: Any) -> tuple[TaskArray, ...]:
 def _request(key: str, value: Any) -> AnalysisRequest | None:
     if not (given := _mapping(key, value)):
         return None
-    workers = given["workers"]
     return AnalysisRequest(
         options=_mapping("options", given["options"]),
         dask=_text("dask", given["dask"]),
-        workers=None if workers is None else _count("workers", workers),
+        workers=_workers("workers", given["workers"]),
         page=given.get("page") is True,
     )
+
+
+def _workers(key: str, value: Any) -> int | tuple[int, int] | None:
+    if isinstance(value, list):
+        low, high = (_count(key, each) for each in value)
+        return low, high
+    return None if value is None else _count(key, value)
 
 
 def _text(key: str, value: Any) -> str:

@@ -19,6 +19,7 @@ from manyseed.orchestrator import analyses
 from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.computing import workers
 from manyseed.orchestrator.computing.tables import to_json
+from manyseed.orchestrator.computing.workers import of_slurm
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
@@ -63,6 +64,53 @@ def test_jobs_as_workers_find_what_threads_find(
     assert told[-1].endswith("of 2 workers"), told
     for name, table in expected.items():
         assert_frame_equal(found[name], table, check_exact=True)
+
+
+def test_a_job_leads_and_other_jobs_compute(
+    sweep: Sweep, profile: Path, expected: dict[str, pl.DataFrame]
+) -> None:
+    asked = ("analyze", sweep.directory, *ASKED, "--cluster", profile, "--workers", "1:2")
+    refused = command(*asked, "--detach")
+    assert (refused.returncode, "applies only with --dask slurm" in refused.stderr) == (2, True)
+    done = command(*asked, "--dask", "slurm", "--detach")
+    assert (done.returncode, "Submitted the analysis: job" in done.stdout) == (0, True), done.output
+    done = command(*asked, "--dask", "slurm", "--detach", "--wait")
+    job = sweep.analysis_job()
+    assert job is not None
+    assert done.returncode == 0, done.output + Path(job.log).read_text()
+    for name, table in expected.items():
+        assert_frame_equal(sweep.results[name], table, check_exact=True)
+
+
+def test_workers_come_and_go_with_the_work(
+    profile: Path, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "ASK_SECONDS", 0.5)
+    given, told = of_slurm(str(profile)), list[str]()
+    with workers.slurm_workers(tmp_path / "jobs", given, (1, 2), told.append) as client:
+        wait_until(lambda: "1 of 2 workers" in told, "the first worker")
+        held = client.map(partial(wait_for_file, tmp_path / "enough"), range(40))
+        wait_until(lambda: "2 of 2 workers" in told, "a second worker")
+        (tmp_path / "enough").touch()
+        assert client.gather(held) == [*range(40)]
+        del held  # dask keeps workers that hold results
+        wait_until(lambda: told[-1] == "1 of 2 workers", "the end of the second worker")
+
+
+def wait_for_file(file: Path, number: int) -> int:
+    wait_until(file.exists, str(file))
+    return number
+
+
+@pytest.mark.parametrize("text", ["0", "2:1", "x", ":", "1:", "٣", "1:2:3", "0:4"])
+def test_what_is_no_number_of_workers(sweep: Sweep, text: str) -> None:
+    done = command("analyze", sweep.directory, "--workers", text)
+    assert (done.returncode, "is no number of workers" in done.stderr) == (2, True), done.output
+
+
+def test_only_jobs_come_and_go(sweep: Sweep) -> None:
+    done = command("analyze", sweep.directory, "--workers", "1:2")
+    assert (done.returncode, "only jobs come and go" in done.stderr) == (2, True), done.output
 
 
 def test_a_job_finds_what_is_found_here_and_is_not_submitted_twice(

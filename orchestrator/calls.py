@@ -30,6 +30,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "Sequence": (Iterable, "a list"),
     "Mapping": (Mapping, "a mapping"),
     "Callable": (Callable, "a function"),
+    "tuple": (tuple, "a pair"),
 }
 """Checked annotations: what is accepted, and its words. Others are not checked."""
 
@@ -250,7 +251,7 @@ def _require(parameter: inspect.Parameter, value: Any) -> None:
         if is_flag or (isinstance(value, _TYPES[head][0]) and not (head == "Sequence" and is_text)):
             if part in _ELEMENTS:
                 _require_elements(parameter.name, value, *_ELEMENTS[part])
-            if parameter.name in _COUNTS and value < 1:
+            if parameter.name in _COUNTS and _least(value) < 1:
                 raise UserError("must be at least 1", key=parameter.name, value=value)
             return
     words = dict.fromkeys(filter(None, (_TYPES[head][1] for head in heads)))
@@ -262,6 +263,10 @@ def _require(parameter: inspect.Parameter, value: Any) -> None:
     if "Sequence" in heads and is_text:
         remedy = _LISTS.get(parameter.name, f"write [{toml_value(value)}]")
     raise UserError(f"must be {' or '.join(words)}, not {shown}", key=parameter.name, remedy=remedy)
+
+
+def _least(value: Any) -> Any:
+    return value if not isinstance(value, tuple) else min(value, default=0)
 
 
 def _require_elements(name: str, values: Any, kind: Any, words: str) -> None:

@@ -1114,7 +1114,7 @@ class Sweep:
         """
         from manyseed.orchestrator.results.answers.summary import answers
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.questions.registry import Found, reply
+        from manyseed.orchestrator.results.questions.registry import Found, Sentences, reply
 
         if question is not None:
             if why:
@@ -1125,7 +1125,7 @@ class Sweep:
             remedy = "name a question before its options"
             raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
         tell_newer(self.paths)
-        return [one.text if why else one.headline for one in answers(self.paths)]
+        return Sentences(one.text if why else one.headline for one in answers(self.paths))
 
     def _found(self, question: str, options: dict[str, Any]) -> list[Any]:
         from manyseed.orchestrator.results.questions.registry import Found, ask, named

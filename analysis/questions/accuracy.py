@@ -195,6 +195,11 @@ def _is_told(row: Mean) -> bool:
     return row.half is not None and row.value > row.half
 
 
+def _is_alike(row: Mean) -> bool:
+    """Whether one is not told to be better, and it is told that hardly anything can be missed."""
+    return row.half is not None and not _is_told(row) and row.value + row.half < PRECISE
+
+
 def headlines(one: Accuracies) -> str:
     """Return the accuracies in a line, and in another which classifier is better, of every two.
 
@@ -223,11 +228,7 @@ def verdict(one: Accuracies) -> str:
     few = f", on only {one.test_sets:,} test sets" if too_few(one.test_sets) else ""
     if told == number and len(names) <= SHOWN:
         return f"{' > '.join(names)}{together}{few}."
-    alike = [
-        f"{better} ≈ {row.classifier}"
-        for better, row in one.pairs
-        if row.half is not None and row.value + row.half < PRECISE
-    ]
+    alike = [f"{better} ≈ {row.classifier}" for better, row in one.pairs if _is_alike(row)]
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, others in beaten.items():
         if others:
@@ -237,7 +238,13 @@ def verdict(one: Accuracies) -> str:
     if rest == number:
         told_apart = f"none of {number:,} pairs can be told apart" if number > 1 else "not told"
         return f"Which is better: {told_apart}{few}."
-    left = [f"{rest:,} other pair{'' if rest == 1 else 's'} not told"] if rest else []
+    untold = [
+        f"{better} and {row.classifier}"
+        for better, row in one.pairs
+        if not (_is_told(row) or _is_alike(row))
+    ]
+    left = [f"{', '.join(untold)} not told apart"] if 0 < rest <= 2 else []
+    left = left or ([f"{rest:,} other pairs not told"] if rest else [])
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
     pairs = "; ".join([*parts, *alike, *left])

@@ -451,7 +451,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     if found.left:
         share = "shares" if len(found.left) == 1 else "share"
         over += f"; {', '.join(found.left)} {share} too few cells to be compared"
-    over += "; each interval assumes "
+    over += "; each interval is over seeds on these test sets, and assumes "
     if max(abs(row.skewness) for row in found.rows) > SKEWED:
         over += "normal values, but these are skewed, so it may miss the truth"
     else:

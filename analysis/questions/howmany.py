@@ -161,7 +161,8 @@ def for_mean(
     made = sum(own.size for own in useful)
     freedom = made - len(useful)
     if freedom < 1:
-        return RunsNeeded(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
+        there = sum(own.size for own in values), len(values)
+        return RunsNeeded(purpose, None, None, None, *there, confidence, reason=nothing)
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     if too_alike(squares / freedom, resolution):
         bound = None

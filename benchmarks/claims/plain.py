@@ -60,11 +60,13 @@ PLAIN: Mapping[str, str] = {
     r"is unknown\)|No cell has a repeat with|which a few runs may do by chance": (
         "`variance`: names of metrics and sources, and that nothing is seen to differ."
     ),
-    r"are the same model|more runs: up to|Another question was asked|would be added": (
-        "`howmany --until`: that nothing varies, what is trained next, that the question changed."
+    r"are the same model|nothing that varies reaches|more runs: up to|Another question was asked|"
+    r"would be added": (
+        "`howmany`: that nothing varies, what is trained next, that the question changed."
     ),
     r"95 % quantile of the same|Of so much information by chance|end of the 95 % interval|"
-    r"half of the 95 % interval over|Whiskers: 95 %|Intervals of means are 95 %": (
+    r"half of the 95 % interval over|is over seeds on these|Intervals hold for new|"
+    r"Whiskers: 95 %|Intervals of means are 95 %": (
         "Columns of tables, and what their intervals are over."
     ),
     r"These results are (of|also)|values are missing; leave|The others are published by|"

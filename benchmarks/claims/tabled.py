@@ -333,7 +333,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "a > b, of any two (or: not told)",
         "answers",
-        r"other pair|pairs are told apart|^\{\} told apart|^none told apart|"
+        r"other pair|\{\} not told apart|pairs are told apart|^\{\} told apart|"
+        r"^none told apart|"
         r"^Which is better: |^none of \{\} pairs can be told apart|^, on only \{\} test sets",
         0.05,
         "verdicts",
@@ -345,7 +346,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "a > b, of two that are equal",
         "answers",
-        r"pairs are told apart|other pair",
+        r"pairs are told apart|other pair|\{\} not told apart",
         0.05,
         "verdicts",
         judged("two best", r"\ba > [^;]*\bb\b|\bb > [^;]*\ba\b"),

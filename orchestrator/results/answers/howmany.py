@@ -35,6 +35,7 @@ from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.placing import if_writable
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.slurm import local
 
 
@@ -142,6 +143,7 @@ def howmany(
     cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
     has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
+    without_chance = {*Plan.read(paths).cells.filter("identical")["cell"]}
     alone, drawn = cells.filter(~IS_CROSSED), {}  # ensembles are of independent runs
     if not alone.is_empty():
         kept = of_cells(tables, alone)
@@ -156,6 +158,13 @@ def howmany(
         asked = {"accuracy": accuracy, "consistency": consistency, "confidence": confidence}
         means = for_crossed(part, **asked) or for_means(part, **asked)
         ensembles = [drawn[cell] for cell in own["cell"] if cell in drawn]
+        if {*own["cell"]} <= without_chance:
+            n = part.repeats.select("cell", "repeat_index").n_unique()
+            means = [
+                RunsNeeded(one.purpose, 1, 1, 1, n, n, one.confidence, reason=_WITHOUT_CHANCE)
+                for one in means
+            ]
+            ensembles = []
         levels = {axis: own[axis][0] if same(own, axis) else None for axis in AXES}
         single = own.row(0, named=True) if own.height == 1 else {}
         groups.append(
@@ -216,6 +225,8 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
     )
 
 
+_WITHOUT_CHANCE = "nothing that varies reaches the fit, so all runs of a repeat are the same"
+
 _TESTED = "an ensemble with α̂"
 """How the purpose of an answer for α̂ begins."""
 
@@ -240,6 +251,7 @@ def _tested(group: GroupAnswers) -> RunsNeeded | None:
 def _headline(groups: Sequence[GroupAnswers]) -> str:
     """Say how many runs accuracy takes, over all groups, and how many have enough."""
     first = [group.answers[0] for group in groups]
+    first = [one for one in first if one.reason != _WITHOUT_CHANCE]
     known = [one.runs for one in first if one.runs is not None]
     if not known:
         return ""

@@ -233,7 +233,13 @@ def _table(
         "more",
     ]
     what = _METRICS[metric].partition(" (")[0]
-    return heads, table, [f"{what}. <: not told from 0. More: the two 95 % intervals are apart."]
+    notes = [f"{what}. <: not told from 0. More: the two 95 % intervals are apart."]
+    if any(row["over"] == TEST_SETS for _, rows in of for row in rows.values()):
+        notes.append(
+            "Intervals hold for new test sets, too; those of answers and howmany are narrower, for "
+            "new seeds on these."
+        )
+    return heads, table, notes
 
 
 def _sd(row: Row | None) -> str:

@@ -48,6 +48,13 @@ class Found(list[Any]):
         return Found, ([*self], self._question, self._given)
 
 
+class Sentences(list[str]):
+    """Texts that are shown one below the other."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self) or super().__repr__()
+
+
 class AskedSweep(Protocol):
     """A sweep that is asked."""
 

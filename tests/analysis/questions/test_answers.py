@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions.accuracy import Accuracies, Mean, verdict
 from manyseed.analysis.questions.classifiers import (
     Standing,
     Standings,
@@ -460,8 +461,15 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     levels, told = text.splitlines()
     assert re.fullmatch(r"data-00: [ab] 0\.\d{3}, [ab] 0\.\d{3}, c 0\.\d{3}, d 0\.\d{3}\.", levels)
     assert re.fullmatch(
-        r"([ab], [ab]) > c, d; c > d; 1 other pair not told; 6 pairs judged together\.", told
+        r"([ab], [ab]) > c, d; c > d; [ab] and [ab] not told apart; 6 pairs judged together\.", told
     )
+    rest = Accuracies(
+        "d", (), (Mean("a", 0.9, 0.01), Mean("b", 0.897, 0.01)), (), 9, (9, 9), 0, (), ()
+    )
+    better = replace(rest, pairs=(("a", Mean("b", 0.003, 0.001)),))
+    assert verdict(better) == "a > b.", "not also a ≈ b"
+    alike = replace(rest, pairs=(("a", Mean("b", 0.001, 0.002)),))
+    assert verdict(alike) == "a ≈ b."
     levels = of_classifier(a=0.9, b=0.8, c=0.7)
     apart = planted(classifiers=tuple("abc"), accuracy=levels, repeats=6)
     assert headlines(apart)[0][1].endswith("\na > b > c; 3 pairs judged together.")
@@ -484,7 +492,8 @@ def test_the_spread_of_a_single_classifier_is_told_with_its_interval():
     text = said(tables)["spread"]
     assert re.match(
         r"Between seeds, the accuracy of a varies with a standard deviation of 0.0\d+ \(0.0\d+ to "
-        r"0.0\d+\) \(95 %; over 60 runs of 1 cell; each interval assumes roughly normal values",
+        r"0.0\d+\) \(95 %; over 60 runs of 1 cell; each interval is over seeds on these test sets, "
+        r"and assumes roughly normal values",
         text,
     )
     ((_, short),) = [one for one in headlines(tables) if one[0] == "spread"]

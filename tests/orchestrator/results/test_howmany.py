@@ -525,3 +525,26 @@ def test_what_only_reads_works_in_a_folder_that_is_read_only(
     assert code == 4
     assert "--output FILE" in said
     assert (tmp_path / "page.html").read_text().startswith("<!")
+
+
+def test_what_draws_no_random_number_needs_one_run(tmp_path: Path) -> None:
+    grid = '[[grid]]\ndataset = ["sklearn:iris"]\nclassifier = ["{}"]\nruns = {}\n'
+    kinds = [("lr-sgd", 6), ("lr-sgd", 1), ("xgb", 1), ("xgb", 3)]
+    for number, (name, runs) in enumerate(kinds):
+        text = f'name = "{number}"\nseed = 1\nrepeats = 2\nruns = 1\n{grid.format(name, runs)}'
+        (tmp_path / "f.toml").write_text(text)
+        sweep = Sweep.plan(tmp_path / "f.toml", tmp_path / str(number))
+        sweep.submit(cluster="local", workers=1)
+        sweep.wait()
+        sweep.analyze(OPTIONS)
+        (group,) = sweep.howmany(draws=10, workers=1)
+        first = group.answers[0]
+        assert first.repeats == 2
+        assert first.made == 2 * (runs if name == "lr-sgd" else 1)
+        if name == "xgb":
+            assert (first.runs, first.low, first.high) == (1, 1, 1)
+            assert "nothing that varies reaches the fit" in first.words
+            assert len(group.answers) == 2, "no ensemble of equal runs"
+            assert "1 run is needed; nothing" in inside("howmany", sweep.directory)[1]
+        elif runs == 1:
+            assert (first.runs, first.reason) == (None, "no repeat has 2 runs or more")

@@ -61,6 +61,7 @@ def test_a_question_is_one_module_for_command_python_json_and_page(sweep: Sweep)
     assert answer.about == "best"
     assert answer.rows[0]["accuracy"] == highest
     assert answer.headline in sweep.answers()
+    assert repr(sweep.answers()) == "\n".join(sweep.answers())
     code, said = inside("answers", sweep.directory, "best")
     assert (code, said.splitlines()[0]) == (0, answer.headline)
     some = ["--where", "classifier = 'lr-sgd'", "--json"]

@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import unicodedata
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -148,32 +149,29 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output or error that raises `StreamClosed` if nobody reads it."""
+    """Standard output or error that says what refuses it, as `written` does."""
 
     def write(self, text: str) -> int:
-        try:
+        with written(self.fileno()):
             return super().write(text)
-        except BrokenPipeError:
-            self._closed()
-            return len(text)
-        except OSError as error:
-            raise self._named(error) from None
+        return len(text)
 
     def flush(self) -> None:
-        try:
+        with written(self.fileno()):
             super().flush()
-        except BrokenPipeError:
-            self._closed()
-        except OSError as error:
-            raise self._named(error) from None
 
-    def _named(self, error: OSError) -> OSError:
-        name = "standard error" if self.fileno() == 2 else "standard output"
-        return OSError(error.errno, error.strerror, name)
 
-    def _closed(self) -> None:
+@contextmanager
+def written(descriptor: int) -> Iterator[None]:
+    """Name standard output or error in an error of writing; raise `StreamClosed` if nobody reads."""
+    try:
+        yield
+    except BrokenPipeError:
         if threading.current_thread() is threading.main_thread():
-            raise StreamClosed
+            raise StreamClosed from None
+    except OSError as error:
+        name = "standard error" if descriptor == 2 else "standard output"
+        raise OSError(error.errno, error.strerror, name) from None
 
 
 def _replace_streams() -> None:

@@ -177,9 +177,18 @@ def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> Non
     assert found.stderr == b""
 
 
-@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["show", "0:0:0", "--json"]])
+FULL = [
+    *(["status"], ["status", "--json"], ["show", "0:0:0", "--json"]),
+    *(["query", "--format", form] for form in ("csv", "json", "latex", "parquet")),
+    *(["query", "-o", "-"], ["howmany", "--format", "csv"]),
+]
+
+
+@pytest.mark.parametrize("words", FULL, ids=" ".join)
 def test_a_disk_that_takes_no_output_is_named(sweep: Sweep, words: Sequence[str]) -> None:
     verb, *more = words
+    if verb in ("query", "howmany") and not (sweep.directory / "results").exists():
+        sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
     found = ends(verb, sweep.directory, *more, shell='"$@" > /dev/full')
     told = found.stderr.decode()
     assert (found.returncode, "standard output: No space left" in told) == (4, True), told

@@ -5,10 +5,13 @@ A run's errors are log-normal, so that accuracies have skewness -1 (`long_tailed
 
 from __future__ import annotations
 
-from benchmarks.claims import compared, components, lacking, needed, tabled
-from benchmarks.claims.record import CHEAP, MANY, NOTHING, Claim, interval, miss
+from functools import partial
+
+from benchmarks.claims import compared, components, crossed, lacking, needed, tabled
+from benchmarks.claims.record import CHEAP, FROM_0, MANY, NOTHING, Claim, interval, miss
 from benchmarks.claims.tabled import LEVEL, SD, SKEWED, each, judged, says, share
 from manyseed.analysis.questions.howmany import PRECISE
+from manyseed.analysis.questions.variance import INTERACTION, OWN
 from tests.analysis.planted import long_tailed
 
 OF_RUNS = "accuracies of skewness −1"
@@ -190,6 +193,43 @@ CLAIMS: tuple[Claim, ...] = (
             ("init", "alone", "alone", 1.25, "alone, all else held fixed"),
             ("test set", "between test sets", "between", 1.0, "between test sets, beyond"),
         )
+    ),
+    *(
+        Claim(
+            f"{name}, of crossed runs (skewed)",
+            "variance",
+            MISSED,
+            HOLDS,
+            "intervals",
+            crossed.missed(source, part, long_tailed),
+            crossed.told(source, part, parts, long_tailed),
+            f"{OF_RUNS}: {crossed.EQUAL}; 84 % or more hold, as is said",
+            effect,
+        )
+        for name, source, part, parts, effect in (
+            ("interaction of init × batch", "init*batch", INTERACTION, crossed.ALIKE, FROM_0),
+            ("init by itself", "init", OWN, (3.0, 1.0, 1.0), f"sd 3 times as large: {FROM_0}"),
+        )
+    ),
+    interval(
+        "A - B over seeds, of crossed cells (skewed)",
+        "compare",
+        "Over seeds, at",
+        crossed.over_seeds(0.0, long_tailed),
+        crossed.over_seeds(0.03, long_tailed),
+        f"{OF_RUNS}: 3 test sets of 5 × 5 crossed runs, no difference on average",
+        "0.03: excludes 0",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "Accuracy 0.9 ± 0.003: 60 runs are enough (at all looks; skewed)",
+        "until",
+        r"known to ± {} after|: \{\} runs are enough",
+        partial(needed.until_misses, noise=long_tailed),
+        partial(needed.until_enough, noise=long_tailed),
+        f"{OF_RUNS}: sd 0.01, on a grid of 500 points; looks every 10 runs",
+        "is reached within 200 runs",
+        sweeps=CHEAP,
     ),
     Claim(
         "init by itself accounts for 70 % (skewed)",

@@ -163,7 +163,7 @@ class _Output(io.TextIOWrapper):
 
 @contextmanager
 def written(descriptor: int) -> Iterator[None]:
-    """Name standard output or error in an error of writing; raise `StreamClosed` if nobody reads."""
+    """Name standard output or error if it refuses; raise `StreamClosed` if nobody reads."""
     try:
         yield
     except BrokenPipeError:

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.jobs.checks import quoted
+from manyseed.jobs.checks import parsed, quoted
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
@@ -81,7 +81,7 @@ class Pattern:
         for name in values.keys() & {*ATTRIBUTES}:
             kind = ATTRIBUTES[name].kind
             try:
-                values[name] = kind(values[name]) if kind in (int, float) else values[name]
+                values[name] = parsed(kind, values[name]) if kind in (int, float) else values[name]
             except ValueError:
                 raise UserError("is no number", file=file, key=name, value=values[name]) from None
         return values
@@ -156,7 +156,11 @@ def read_map(file: Path) -> dict[str, Any]:
             raise UserError("unknown key", file=file, key=key, remedy=nearest(key, [*OPTIONS]))
         is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
         if type(value) is not OPTIONS[key] or value == "" or not is_names:
-            kinds = {str: "text in quotes, and not empty", bool: "true or false", dict: "a table of texts"}
+            kinds = {
+                str: "text in quotes, and not empty",
+                bool: "true or false",
+                dict: "a table of texts",
+            }
             raise UserError(f"must be {kinds[OPTIONS[key]]}", file=file, key=key, value=value)
         if key in ("truth", "runs"):
             table[key] = str(file.parent / str(value))

@@ -108,7 +108,9 @@ def sentence(row: Mapping[str, Any]) -> str:
         on, assumes = ", on this one test set", f"; the interval assumes {ASSUMED}"
     if low > 0 and value > 0:
         ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
-        return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}{assumes}{_unequal(row)}"
+        return (
+            f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}{assumes}{_unequal(row)}"
+        )
     sign = "estimated below 0" if value < 0 else "estimated"
     unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
     return f"{part}: {unclear}, 95 %{on}){basis}{assumes}"

@@ -69,14 +69,14 @@ def _guarded() -> int:
 
 
 def _is_in_handling(error: BaseException) -> bool:
-    """Return whether an error arose in manyseed's own handling of Ctrl-C."""
+    """Return whether an error arose in manyseed's own handling of Ctrl-C, or of another end."""
     inner, ours = error.__traceback__, False
     while inner is not None:
         if _is_ours(inner):
             ours = inner.tb_next is None or inner.tb_next.tb_frame.f_code.co_name != "__exit__"
         inner = inner.tb_next
     before = error.__cause__ or error.__context__
-    while before is not None and not isinstance(before, KeyboardInterrupt):
+    while before is not None and not isinstance(before, (KeyboardInterrupt, SystemExit)):
         before = before.__cause__ or before.__context__
     # its traceback begins where it was caught
     return ours and before is not None and _is_ours(before.__traceback__)

@@ -12,7 +12,6 @@ import pytest
 from manyseed.orchestrator import cli
 from manyseed.orchestrator.errors import DamagedFile
 
-
 ENDS = (signal.SIGINT, signal.SIGTERM)
 pressed: signal.Signals = signal.SIGINT
 

@@ -10,13 +10,15 @@ import re
 import sys
 import traceback
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 MOST = 3  # suggestions at most
+
+_Number = TypeVar("_Number")
 
 _CUTOFF = 0.65  # least share of letters in common, as `difflib` counts them
 
@@ -358,6 +360,17 @@ def number(
     """Return a finite number within the bounds as a float; raise Refused for anything else."""
     bounds = Option(kind=float, least=least, above=above, most=most, below=below, called=what)
     return float(bounds.check(name, value))
+
+
+def parsed(kind: Callable[[str], _Number], text: object) -> _Number:
+    """Return the int or float that a text writes; raise ValueError for any but ASCII digits.
+
+    Python takes digits of every script, and 0_5 for 5.
+    """
+    written = str(text)
+    if not written.isascii() or "_" in written:
+        raise ValueError(f"{written!r} is no number")
+    return kind(written)
 
 
 def require_known(

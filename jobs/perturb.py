@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, number
+from manyseed.jobs.checks import Refused, number, parsed
 from manyseed.jobs.run import MachineError, raw
 
 
@@ -41,7 +41,7 @@ class Scheme(ABC):
     def parse(cls, amount: str) -> Self:
         """Read the number after the colon."""
         try:
-            value = float(amount)
+            value = parsed(float, amount)
         except ValueError:
             raise Refused(cls.name, amount, allowed="a number") from None
         return cls(cls.check(value))

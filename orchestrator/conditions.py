@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, tuple[range, Callable[..., pl.Expr]]] = {
 """Functions by name: how many arguments they take, and their implementation."""
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<text>'(?:[^']|'')*')"
     r'|(?P<quoted>"(?:[^"]|"")*")'
     r"|(?P<word>[^\W\d]\w*)"
@@ -335,7 +335,7 @@ class _Parser:
 
 
 def _number(token: str) -> int | float:
-    if token.isdigit() and token.isascii():
+    if token.isdecimal():
         if len(token) > 20 or int(token) > _LARGEST_WHOLE:
             raise NoCondition(f"{token[:40]} is too large a number")
         return int(token)

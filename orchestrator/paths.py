@@ -39,7 +39,7 @@ RECEIPT = "ro-crate-metadata.json"  # the name that RO-Crate prescribes
 PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json|parquet)"
 """The pattern of their names, relative to the sweep: other programs' files are not exported."""
 
-CHUNK = r"c(?P<place>(?:\.\d{1,9})*)"
+CHUNK = r"c(?P<place>(?:\.[0-9]{1,9})*)"
 """The pattern of the names of an array's files, beside its metadata."""
 
 UNFINISHED, MAKER = ".manyseed-", ".maker"

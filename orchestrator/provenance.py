@@ -276,7 +276,7 @@ def lost_recipes(folder: Path) -> list[Path]:
 
 def _numbers(folder: Path, suffix: str) -> list[int]:
     stems = (file.stem for file in folder.glob(f"[0-9]*{suffix}"))
-    return sorted(int(stem) for stem in stems if stem.isdecimal())
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
 def _digest(file: Path) -> bytes:

@@ -189,7 +189,7 @@ def compact_ids(job_ids: Iterable[str]) -> list[str]:
     plain = []
     for job in job_ids:
         array, _, index = job.partition("_")
-        if index.isdecimal():
+        if index.isascii() and index.isdecimal():
             arrays.setdefault(array, []).append(int(index))
         else:
             plain.append(job)

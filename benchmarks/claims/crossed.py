@@ -18,38 +18,49 @@ from manyseed.analysis.questions.crossed import places
 from manyseed.analysis.questions.variance import INTERACTION, OWN, variance
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
+from tests.analysis.planted import Noise, normal
 
 Real = NDArray[np.float64]
 VALUES = 5
+EQUAL = "5 × 5 crossed runs on one test set; init, batch and interaction of equal variance"
 ALIKE = (1.0, 1.0, 1.0)
 _LOW_HIGH = r"\((-?[\d.e-]+) to (-?[\d.e+-]+), 95 %"
 
 
-def _runs(seed: int, parts: tuple[float, float, float], repeats: int, k: int = VALUES) -> Real:
+def _runs(
+    seed: int,
+    parts: tuple[float, float, float],
+    repeats: int,
+    k: int = VALUES,
+    noise: Noise = normal,
+) -> Real:
     """Return accuracies (repeat, run) of k × k values, parts in units of 0.01."""
     rng = np.random.default_rng([seed, 41])
     init, batch, both = parts
-    made = init * rng.normal(size=(repeats, k, 1)) + batch * rng.normal(size=(repeats, 1, k))
-    made = 0.9 + 0.01 * (made + both * rng.normal(size=(repeats, k, k)))
+    made = init * noise(rng, (repeats, k, 1)) + batch * noise(rng, (repeats, 1, k))
+    made = 0.9 + 0.01 * (made + both * noise(rng, (repeats, k, k)))
     return np.stack([made[:, i, j] for i, j in places(2, k)], axis=1)
 
 
 @cache
-def _sentences(seed: int, parts: tuple[float, float, float]) -> Mapping[tuple[str, str], str]:
+def _sentences(
+    seed: int, parts: tuple[float, float, float], noise: Noise
+) -> Mapping[tuple[str, str], str]:
     """Return what is said of each part, on one test set."""
     key = {"cell": 0, "repeat_index": 0}
     axes = dict.fromkeys(AXES, "none") | {"train_fraction": 1.0, "vary": "init*batch"}
     repeats = pl.DataFrame([{**key, **axes, "n_runs": VALUES**2}])
-    rows = [{**key, "run_index": n, "accuracy": x} for n, x in enumerate(_runs(seed, parts, 1)[0])]
+    (drawn,) = _runs(seed, parts, 1, noise=noise)
+    rows = [{**key, "run_index": n, "accuracy": x} for n, x in enumerate(drawn)]
     ends = {"run_i": pl.Int64, "run_j": pl.Int64, "ec_local": pl.Float64, "ec_global": pl.Float64}
     pairs = pl.DataFrame(schema={**dict.fromkeys(key, pl.Int64), **ends})
     found = variance(Tables(pl.DataFrame(rows), pairs, repeats, pl.DataFrame()))
     return {(row["source"], row["part"]): sentence(row) for row in found.iter_rows(named=True)}
 
 
-def _missed(source: str, part: str) -> Callable[[int], Tally]:
+def missed(source: str, part: str, noise: Noise = normal) -> Callable[[int], Tally]:
     def count(seed: int) -> Tally:
-        text = _sentences(seed, ALIKE)[source, part]
+        text = _sentences(seed, ALIKE, noise)[source, part]
         found = re.search(_LOW_HIGH, text)
         if not found:
             return Tally(0, 0)
@@ -59,15 +70,17 @@ def _missed(source: str, part: str) -> Callable[[int], Tally]:
     return count
 
 
-def _told(source: str, part: str, parts: tuple[float, float, float]) -> Callable[[int], Tally]:
-    return lambda seed: Tally(": sd" in _sentences(seed, parts)[source, part])
+def told(
+    source: str, part: str, parts: tuple[float, float, float], noise: Noise = normal
+) -> Callable[[int], Tally]:
+    return lambda seed: Tally(": sd" in _sentences(seed, parts, noise)[source, part])
 
 
-def _over_seeds(difference: float) -> Callable[[int], Tally]:
+def over_seeds(difference: float, noise: Noise = normal) -> Callable[[int], Tally]:
     """Return whether the interval over seeds excludes 0, of two cells on three test sets."""
 
     def count(seed: int) -> Tally:
-        one, other = (_runs(2 * seed + side, ALIKE, 3) for side in (0, 1))
+        one, other = (_runs(2 * seed + side, ALIKE, 3, noise=noise) for side in (0, 1))
         sides = [
             [Side(own + shift, crossed=2) for own in of]
             for of, shift in ((one, difference), (other, 0.0))
@@ -83,26 +96,26 @@ CLAIMS: tuple[Claim, ...] = (
         "interaction of init × batch: sd 0.010 (0.008 to 0.014)",
         "variance",
         r"interaction of \{\}",
-        _missed("init*batch", INTERACTION),
-        _told("init*batch", INTERACTION, ALIKE),
-        "5 × 5 crossed runs on one test set; init, batch and interaction of equal variance",
+        missed("init*batch", INTERACTION),
+        told("init*batch", INTERACTION, ALIKE),
+        EQUAL,
         "is told from 0",
     ),
     interval(
         "init by itself, of crossed runs",
         "variance",
         "by itself",
-        _missed("init", OWN),
-        _told("init", OWN, (3.0, 1.0, 1.0)),
-        "5 × 5 crossed runs on one test set; init, batch and interaction of equal variance",
+        missed("init", OWN),
+        told("init", OWN, (3.0, 1.0, 1.0)),
+        EQUAL,
         "sd 3 times that of the others: is told from 0",
     ),
     interval(
         "A - B over seeds, of crossed cells",
         "compare",
         "Over seeds, at",
-        _over_seeds(0.0),
-        _over_seeds(0.03),
+        over_seeds(0.0),
+        over_seeds(0.03),
         "3 test sets of 5 × 5 crossed runs, no difference on average",
         f"0.03 (sd of a run: {0.01 * math.sqrt(3):.3f}): excludes 0",
         sweeps=CHEAP,

@@ -24,7 +24,7 @@ from manyseed.analysis.questions.ensembles import for_alpha
 from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
-from tests.analysis.planted import planted
+from tests.analysis.planted import Noise, normal, planted
 
 Real = NDArray[np.float64]
 
@@ -118,8 +118,8 @@ SHARE = 0.07  # of runs that collapse
 
 
 @cache
-def _until(seed: int, most: int = 200) -> CellEstimate:
-    values = np.random.default_rng([seed, 13]).normal(0.9, 0.01, most)
+def _until(seed: int, most: int = 200, noise: Noise = normal) -> CellEstimate:
+    values = 0.9 + 0.01 * noise(np.random.default_rng([seed, 13]), (most,))
     decision = decide(np.round(values / STEP) * STEP, UNTIL, step=STEP)
     state = "enough" if decision.enough else "most"
     return CellEstimate(0, "", "", 1, most, decision, state)
@@ -136,15 +136,19 @@ def _unseen(seed: int) -> Tally:
     return Tally(bool(found) and int(found[1]) + 0.5 < 100 * SHARE)  # type: ignore[index]
 
 
-def _until_misses(seed: int) -> Tally:
+def until_misses(seed: int, noise: Noise = normal) -> Tally:
     """Return whether the interval of any look misses the mean."""
     for most in range(10, 201, 10):
-        decision = _until(seed, most).decision
+        decision = _until(seed, most, noise).decision
         if miss(decision.low, 0.9, decision.high):
             return Tally(1)
         if decision.enough:
             break
     return Tally(0)
+
+
+def until_enough(seed: int, noise: Noise = normal) -> Tally:
+    return Tally("runs are enough." in _until(seed, noise=noise).words)
 
 
 BAD, LOSS = 0.1, 0.03  # share of bad runs, and what they lose: ten times the precision
@@ -231,8 +235,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Accuracy 0.9 ± 0.003: 60 runs are enough (at all looks)",
         "until",
         r"known to ± {} after|: \{\} runs are enough|accuracy not known yet|the most allowed",
-        _until_misses,
-        lambda seed: Tally("runs are enough." in _until(seed).words),
+        until_misses,
+        until_enough,
         "sd 0.01, on a grid of 500 points; looks every 10 runs",
         "is reached within 200 runs",
         sweeps=CHEAP,

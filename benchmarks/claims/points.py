@@ -121,6 +121,23 @@ def _even(seed: int) -> Tally:
     return Tally("hangs on no few" not in hangs(found, "a > b", "d").headline)
 
 
+def _only_just(seed: int) -> Tally:
+    """Say how often a verdict with an interval that nearly holds 0 hangs on no few points."""
+    rng = np.random.default_rng([seed, 1])
+    better, worse = ([(np.arange(1000), rng.random((8, 1000)) < p)] for p in (0.9, 0.888))
+    sides = [on_test_sets(side) for side in (better, worse)]
+    own, other = ([Side(right.mean(axis=1)) for _, right in side] for side in (better, worse))
+    limits = compare(own, other, paired=False).seeds
+    if limits is None or not 0 < limits[0] < (limits[1] - limits[0]) / 4:
+        return Tally(0, 0)
+    return Tally("hangs on no few" in hangs(hanging(*sides, judged), "a > b", "d").headline)
+
+
+def _warned(seed: int) -> Tally:
+    found = hanging(*(on_test_sets(side) for side in resting(seed, 14)), judged)
+    return Tally("only just told hangs on few" in hangs(found, "a > b", "d").cannot_tell)
+
+
 def _resting(seed: int) -> Tally:
     found = hanging(*(on_test_sets(side) for side in resting(seed, 14)), judged)
     exact = sorted(found.index) == list(range(14))
@@ -173,5 +190,17 @@ CLAIMS: tuple[Claim, ...] = (
         _resting,
         "a better by 0.2, evenly on all of 1,000 points",
         "a better on 14 points alone: it is these that are named",
+    ),
+    Claim(
+        "… a verdict that is only just told hangs on few points, even if no point matters more",
+        "points --verdicts",
+        r"only just told hangs on few points",
+        0.05,
+        "verdicts",
+        _only_just,
+        _warned,
+        "a better by 0.012, evenly on all of 1,000 points, and told by less than a quarter of its "
+        "interval's length",
+        "it is said beside every verdict that hangs on few",
     ),
 )

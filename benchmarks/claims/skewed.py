@@ -5,10 +5,15 @@ A run's errors are log-normal, so that accuracies have skewness -1 (`long_tailed
 
 from __future__ import annotations
 
-from benchmarks.claims import compared, components, lacking, needed, tabled
-from benchmarks.claims.record import CHEAP, MANY, NOTHING, Claim, interval, miss
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.claims import compared, components, crossed, lacking, needed, tabled
+from benchmarks.claims.record import CHEAP, FROM_0, MANY, Claim, Tally, interval, miss
 from benchmarks.claims.tabled import LEVEL, SD, SKEWED, each, judged, says, share
 from manyseed.analysis.questions.howmany import PRECISE
+from manyseed.analysis.questions.variance import INTERACTION, OWN
 from tests.analysis.planted import long_tailed
 
 OF_RUNS = "accuracies of skewness −1"
@@ -18,6 +23,20 @@ MISSED = r"roughly normal values, and holds|each interval assumes"
 
 _SIZES = f"{OF_RUNS}; 5 test sets of 6 runs, no difference on average"
 _PARTS = f"{OF_RUNS}: init, batch and joint parts; 4 test sets of 8 runs"
+
+_USUAL = {
+    one.name: one for one in (*tabled.CLAIMS, *crossed.CLAIMS, *components.CLAIMS, *lacking.CLAIMS)
+}
+
+
+def _skewed(
+    name: str, usual: str, false: Callable[[int], Tally], said: Callable[[int], Tally]
+) -> Claim:
+    """Return a claim on normal values, by its name, as one on skewed values."""
+    one = _USUAL[usual]
+    planted = f"{OF_RUNS}; {one.without}"
+    return replace(one, name=f"{name} (skewed)", false=false, said=said, without=planted)
+
 
 CLAIMS: tuple[Claim, ...] = (
     interval(
@@ -29,38 +48,23 @@ CLAIMS: tuple[Claim, ...] = (
         f"{OF_RUNS}: {MANY}",
         "excludes a value 5 sd between test sets away",
     ),
-    Claim(
-        "a is better than b by … (skewed)",
-        "answers",
-        r"^is better \{\}|cannot be told apart from",
-        0.05,
-        "sentences",
+    _skewed(
+        "a is better than b by …",
+        "a is better than b by … (or: cannot be told apart)",
         each(f"alike{SKEWED}", r"is better than"),
         each(f"better{SKEWED}", r"a is better than"),
-        f"{OF_RUNS}; {NOTHING}: {MANY}",
-        "one better by 0.02",
     ),
-    Claim(
-        "a ≈ b: they differ by less than 0.005 (skewed)",
-        "answers",
-        r"{} ≈ {}",
-        0.05,
-        "verdicts",
+    _skewed(
+        "a ≈ b: they differ by less than 0.005",
+        "a ≈ b: they differ by less than 0.005",
         judged(f"nearly alike{SKEWED}", "≈"),
         judged(f"precise{SKEWED}", "≈"),
-        f"{OF_RUNS}; 2 classifiers that differ by 0.005, sd of 0.004",
-        "equal ones, sd of 0.002",
     ),
-    Claim(
-        "Between seeds, the accuracy of a varies most (skewed)",
-        "answers",
-        r"varies most (between seeds cannot|is not told)|accuracy of {} varies",
-        0.05,
-        "sweeps",
+    _skewed(
+        "Between seeds, the accuracy of a varies most",
+        "Between seeds, the accuracy of a varies most (or: cannot be told), and that of b least",
         says(f"alike{SKEWED}", "spread", "^Between seeds"),
         says(f"varied{SKEWED}", "spread", "^Between seeds, the accuracy of a varies most"),
-        f"{OF_RUNS}; {NOTHING}: {MANY}",
-        "sd of 0.02, 0.01 and 0.005",
     ),
     *(
         Claim(
@@ -109,16 +113,11 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         )
     ),
-    Claim(
-        "Accuracy changes beyond chance (skewed)",
-        "answers, effects",
-        r"changes beyond chance|No factor is found",
-        0.05,
-        "sweeps",
+    _skewed(
+        "Accuracy changes beyond chance",
+        "Accuracy changes beyond chance (or: no factor is found)",
         says(f"alike{SKEWED}", "effects", "changes beyond chance"),
         says(f"moved{SKEWED}", "effects", "changes beyond chance in .*noise in"),
-        f"{OF_RUNS}; {NOTHING}: 3 comparisons over 8 test sets",
-        "a scheme that costs 0.02",
     ),
     Claim(
         "A > B, of a single comparison (skewed)",
@@ -191,37 +190,59 @@ CLAIMS: tuple[Claim, ...] = (
             ("test set", "between test sets", "between", 1.0, "between test sets, beyond"),
         )
     ),
-    Claim(
-        "init by itself accounts for 70 % (skewed)",
-        "answers",
-        r"by itself (accounts for|is {} of)",
-        0.05,
-        "sweeps",
+    *(
+        Claim(
+            f"{name}, of crossed runs (skewed)",
+            "variance",
+            MISSED,
+            HOLDS,
+            "intervals",
+            crossed.missed(source, part, long_tailed),
+            crossed.told(source, part, parts, long_tailed),
+            f"{OF_RUNS}: {crossed.EQUAL}; 84 % or more hold, as is said",
+            effect,
+        )
+        for name, source, part, parts, effect in (
+            ("interaction of init × batch", "init*batch", INTERACTION, crossed.ALIKE, FROM_0),
+            ("init by itself", "init", OWN, (3.0, 1.0, 1.0), f"sd 3 times as large: {FROM_0}"),
+        )
+    ),
+    interval(
+        "A - B over seeds, of crossed cells (skewed)",
+        "compare",
+        "Over seeds, at",
+        crossed.over_seeds(0.0, long_tailed),
+        crossed.over_seeds(0.03, long_tailed),
+        f"{OF_RUNS}: 3 test sets of 5 × 5 crossed runs, no difference on average",
+        "0.03: excludes 0",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "Accuracy 0.9 ± 0.003: 60 runs are enough (at all looks; skewed)",
+        "until",
+        r"known to ± {} after|: \{\} runs are enough",
+        partial(needed.until_misses, noise=long_tailed),
+        partial(needed.until_enough, noise=long_tailed),
+        f"{OF_RUNS}: sd 0.01, on a grid of 500 points; looks every 10 runs",
+        "is reached within 200 runs",
+        sweeps=CHEAP,
+    ),
+    _skewed(
+        "init by itself accounts for 70 %",
+        "Of the variance between runs, init by itself accounts for 70 %",
         components.sources(components.NO_OWN, "by itself accounts for", noise=long_tailed),
         components.sources(components.APART, "init by itself accounts for", noise=long_tailed),
-        f"{OF_RUNS}; sources matter only together",
-        "init is three quarters of the variance",
     ),
-    Claim(
-        "Accuracy varies more between test sets than between seeds (skewed)",
-        "answers",
-        r"varies more between test sets|vary accuracy more than",
-        0.05,
-        "sweeps",
+    _skewed(
+        "Accuracy varies more between test sets than between seeds",
+        "Accuracy varies more between test sets than between seeds",
         components.sources(components.SAME, "varies more between test sets", noise=long_tailed),
         components.sources(components.APART, "varies more between test sets", noise=long_tailed),
-        f"{OF_RUNS}; they vary equally",
-        "sd of test sets 7 times that of runs",
     ),
-    Claim(
-        "Runs were made in several ways; these differ beyond chance (skewed)",
-        "answers, page",
-        r"these differ beyond chance",
-        0.05,
-        "sweeps",
+    _skewed(
+        "Runs were made in several ways; these differ beyond chance",
+        "Runs were made in several ways; these differ beyond chance (or: is not established)",
         lacking.recipes(0.0, "differ beyond chance", long_tailed),
         lacking.recipes(0.01, "differ beyond chance: by", long_tailed),
-        f"{OF_RUNS}; two recipes that are alike, 4 test sets of 12 runs",
-        "recipes that differ by 0.01 (1 sd)",
     ),
 )

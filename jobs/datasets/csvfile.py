@@ -20,15 +20,19 @@ if TYPE_CHECKING:
 
 MISSING = ("", "?", "NA", "NaN", "nan")  # cells that hold no value
 
-_DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
+_DECIMAL = r"^\s*[+-]?[0-9]+(,[0-9]+)?([eE][+-]?[0-9]+)?\s*$"
+_OTHER_DIGITS = r"[\p{Nd}--[0-9]]"  # polars infers whole numbers, and then cannot read them
 _SEP_LINE = re.compile(rb'"?sep=([^\r\n"])"?[ \t]*\r?\n', re.IGNORECASE)
 _QUOTED = re.compile(rb'(?:^|(?<=[,;\t]))"(?:[^"]++|"")*+"(?=[,;\t\r\n]|$)')
 _BLANK_LINE = re.compile(rb"\n *\r?\n")
 _BLANK_LINES = re.compile(rb'("(?:[^"]++|"")*+")|\n(?: *\r?\n)+')
 _BEFORE_NUMBER = np.frombuffer(b',;\t\n" +', dtype=np.uint8)
 _BLOCK = 2**24  # bytes
-_ZEROS = r"^[+-]?0\d+$"
-_THOUSANDS = {",": r"^[+-]?\d{1,3}(,\d{3})*$", ".": r"^[+-]?[1-9]\d{0,2}(\.\d{3})*$"}
+_ZEROS = r"^[+-]?0[0-9]+$"
+_THOUSANDS = {
+    ",": r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$",
+    ".": r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})*$",
+}
 _HEAD = 2**22  # bytes that hold the names of columns
 _LONGEST = 80
 _SHOWN = 6  # names in a message
@@ -108,6 +112,11 @@ def _parsed(
             **({"infer_schema_length": None} | options),
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if not content.isascii() and not {"infer_schema", "schema_overrides"} & {*options}:
+            texts = _parsed(content, separator, missing, infer_schema=False, **options)
+            names = [one.name for one in texts if one.str.contains(_OTHER_DIGITS).any()]
+            options["schema_overrides"] = dict.fromkeys(names, pl.String)
+            return _parsed(content, separator, missing, **options)
         raise Unreadable(_what_is_wrong(content, separator)) from error
 
 
@@ -134,7 +143,7 @@ def _with_texts(
     texts = _parsed(content, separator, missing, columns=numeric, infer_schema=False, n_rows=n_rows)
     for name in numeric:
         written = texts[name].str.strip_chars().str.replace(r"^\+", "")
-        written = written.str.replace(r"(\.\d*?)0+$", "$1").str.replace(r"\.$", "")
+        written = written.str.replace(r"(\.[0-9]*?)0+$", "$1").str.replace(r"\.$", "")
         if written.n_unique() > frame[name].n_unique():
             frame = frame.with_columns(texts[name].str.strip_chars().cast(pl.String).alias(name))
     return frame

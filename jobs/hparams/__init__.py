@@ -25,7 +25,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Refused, integer, number, parsed
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 from manyseed.jobs.run import raw
 
@@ -83,9 +83,9 @@ def _parse(text: str) -> _HparamNoise:
         raise wrong
     try:
         if method == "sig-digit":
-            amount = integer("K", int(arguments[0]), least=0, most=15)
+            amount = integer("K", parsed(int, arguments[0]), least=0, most=15)
         else:
-            amount = number("P", float(arguments[0]), above=0, below=1)
+            amount = number("P", parsed(float, arguments[0]), above=0, below=1)
     except ValueError:
         raise wrong from None
     return _HparamNoise(method, amount, scaled)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Refused, integer, number, parsed
 
 MOST = {"rotate": 180.0, "shift-x": 1.0, "shift-y": 1.0, "colour": 0.5}
 """The largest number of each transform: degrees; shares of the width, the height, and the circle of
@@ -60,7 +60,7 @@ def read(
     if not colon:
         raise Refused(option, scheme, f"lacks its number, as in {name}:{_EXAMPLES[name]}")
     try:
-        value = float(text)
+        value = parsed(float, text)
     except ValueError:
         raise Refused(option, text, allowed="a number") from None
     if name == CROP_FLIP:

@@ -10,6 +10,10 @@ import os
 import sys
 from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.cli.process import CommandProcess
 
 LIBRARIES = (
     *("dask", "jinja2", "matplotlib", "numba", "numpy", "polars", "pydantic", "rich", "scipy"),
@@ -47,7 +51,7 @@ def _guarded() -> int:
     process = CommandProcess()
     try:
         with process:
-            code = _run()
+            code = _run(process)
             try:
                 process.flush()
             except OSError as error:
@@ -57,22 +61,22 @@ def _guarded() -> int:
     except KeyboardInterrupt:
         code = _interrupted()
     except Exception as error:
-        if not process.interrupted or _is_in_handling(error):
+        if not process.received or _is_in_handling(error):
             raise
-        code = _interrupted()  # an interrupted library may raise anything
+        code = _ended(process)  # an interrupted library may raise anything
     process.end()
     return code
 
 
 def _is_in_handling(error: BaseException) -> bool:
-    """Return whether an error arose in manyseed's own handling of Ctrl-C."""
+    """Return whether an error arose in manyseed's own handling of Ctrl-C, or of another end."""
     inner, ours = error.__traceback__, False
     while inner is not None:
         if _is_ours(inner):
             ours = inner.tb_next is None or inner.tb_next.tb_frame.f_code.co_name != "__exit__"
         inner = inner.tb_next
     before = error.__cause__ or error.__context__
-    while before is not None and not isinstance(before, KeyboardInterrupt):
+    while before is not None and not isinstance(before, (KeyboardInterrupt, SystemExit)):
         before = before.__cause__ or before.__context__
     # its traceback begins where it was caught
     return ours and before is not None and _is_ours(before.__traceback__)
@@ -83,9 +87,9 @@ def _is_ours(entry: TracebackType | None) -> bool:
     return name.startswith("manyseed.") and name != __name__
 
 
-def _run() -> int:
+def _run(process: CommandProcess) -> int:
     """Run the command; return its exit code."""
-    from manyseed.orchestrator.errors import ManyseedError
+    from manyseed.orchestrator.errors import DamagedFile, ManyseedError
 
     try:
         _forget_odd_sizes()
@@ -101,6 +105,8 @@ def _run() -> int:
             return _interrupted()
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ManyseedError as error:
+        if process.received and isinstance(error, DamagedFile) and not _is_in_handling(error):
+            return _ended(process)  # what was not read to its end seems damaged
         _say_error(str(error), error.exit_code, error.facts)
         return error.exit_code
     except OSError as error:
@@ -135,6 +141,11 @@ def _has_folder() -> bool:
     except OSError:
         return False
     return True
+
+
+def _ended(process: CommandProcess) -> int:
+    """Return the exit code after a signal; after Ctrl-C, say what to do."""
+    return _interrupted() if process.received == 2 else 128 + process.received
 
 
 def _interrupted() -> int:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo
 
-from manyseed.jobs.checks import quoted
+from manyseed.jobs.checks import parsed, quoted
 from manyseed.orchestrator.errors import ManyseedError, UserError, flag
 
 if TYPE_CHECKING:
@@ -273,6 +273,14 @@ class _AsGiven:
                 least, most = self.limits.min, self.limits.max
                 if (least is None or int(value) >= least) and (most is None or int(value) <= most):
                     return int(value)
+            if self.annotation in (int, float) and isinstance(value, str):
+                try:
+                    parsed(str, value)
+                except ValueError:
+                    kind = "integer" if self.annotation is int else "float"
+                    raise typer.BadParameter(
+                        f"{value!r} is not a valid {kind}.", ctx=ctx, param=param
+                    ) from None
         elif not value:
             return ()
         elif not isinstance(value, str) and self.annotation in (list[str], list[Path]):
@@ -315,7 +323,7 @@ def names(text: str | None) -> list[str]:
 def whole_numbers(text: str, key: str, example: str) -> list[int]:
     """Return the integers in a comma-separated list; refuse anything else."""
     try:
-        return [int(name) for name in names(text)]
+        return [parsed(int, name) for name in names(text)]
     except ValueError:
         remedy = f"such as: {key} {example}"
         message = "not a list of whole numbers"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.cli.output import SCHEMA, shown
-from manyseed.orchestrator.cli.process import StreamClosed
+from manyseed.orchestrator.cli.process import written
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 
 if TYPE_CHECKING:
@@ -360,11 +360,9 @@ def write_out(content: bytes, output: Path | None, name: str) -> None:
         if binary is None:
             sys.stdout.write(content.decode())
             return
-        try:
+        with written(1):
             binary.write(content)
             binary.flush()
-        except BrokenPipeError:
-            raise StreamClosed from None
         return
     if not output.absolute().parent.is_dir():
         raise UserError("its folder is not there", key="--output", value=str(output))

@@ -358,15 +358,18 @@ def import_(
     from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.classes import FLOOR
-    from manyseed.orchestrator.importing.mapping import read_map
+    from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])
     options |= {"columns": _pairs(columns or [], "--columns"), "key": _pairs(key or [], "--key")}
     options["classifier"] = name
-    for option, value in ({} if map_ is None else read_map(map_)).items():
+    of_map = {} if map_ is None else read_map(map_)
+    for option in [*of_map]:
         if options[option] in (None, False, {}, "softmax"):  # what is given counts more
-            options[option] = value
+            options[option] = of_map[option]
+        else:
+            del of_map[option]
     name = options["classifier"]
     files = files or []
     into = _into(files, out)
@@ -380,13 +383,14 @@ def import_(
         )
     directory = _import_directory(into, out)
     before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
-    floored = import_predictions(
-        unnamed,
-        directory,
-        classifiers=of_each,
-        adding=into is not None,
-        **options,
-    )
+    with options_of(map_, of_map):
+        floored = import_predictions(
+            unnamed,
+            directory,
+            classifiers=of_each,
+            adding=into is not None,
+            **options,
+        )
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
     if into is None:

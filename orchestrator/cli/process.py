@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import unicodedata
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -53,23 +54,22 @@ class StreamClosed(BaseException):
 class CommandProcess:
     """Handling of signals and standard streams; a context manager that restores signal handlers.
 
-    `interrupted` says whether Ctrl-C was pressed.
+    `received` is the number of the last signal that asked the command to end; 0 if none did.
     """
 
     def __init__(self) -> None:
-        self.interrupted = False
+        self.received = 0
         self._before: dict[int, Any] = {}
         self._unraisable = sys.unraisablehook
         self._is_own = sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
 
     def __enter__(self) -> CommandProcess:
         if threading.current_thread() is threading.main_thread():
-            handlers = {signal.SIGINT: self._interrupt, **dict.fromkeys(_ENDS, _end)}
-            for number, handler in handlers.items():
+            for number in (signal.SIGINT, *_ENDS):
                 usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
                 # under nohup, and in a shell's background jobs, some signals are ignored: keep that
                 if signal.getsignal(number) == usual:
-                    self._before[number] = signal.signal(number, handler)
+                    self._before[number] = signal.signal(number, self._end)
             sys.unraisablehook = self._resend
         if self._is_own:
             held = signal.pthread_sigmask(signal.SIG_BLOCK, self._before)
@@ -121,46 +121,57 @@ class CommandProcess:
         again.daemon = True
         again.start()
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = True
-        raise KeyboardInterrupt
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """End the command by an exception; within polars, as soon as that returns.
+
+        Its Rust calls Python, where an exception makes it panic: it prints a backtrace, and what it
+        was reading seems damaged.
+        """
+        self.received = number
+        end = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+        outermost = None
+        while frame is not None:
+            if str(frame.f_globals.get("__name__")).partition(".")[0] == "polars":
+                outermost = frame
+            frame = frame.f_back
+        if outermost is None:
+            raise end
+
+        def returned(current: FrameType, event: str, _: object) -> None:
+            if event == "return" and current is outermost:
+                raise end  # Python then forgets this function
+
+        sys.setprofile(returned)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
 class _Output(io.TextIOWrapper):
-    """Standard output or error that raises `StreamClosed` if nobody reads it."""
+    """Standard output or error that says what refuses it, as `written` does."""
 
     def write(self, text: str) -> int:
-        try:
+        with written(self.fileno()):
             return super().write(text)
-        except BrokenPipeError:
-            self._closed()
-            return len(text)
-        except OSError as error:
-            raise self._named(error) from None
+        return len(text)
 
     def flush(self) -> None:
-        try:
+        with written(self.fileno()):
             super().flush()
-        except BrokenPipeError:
-            self._closed()
-        except OSError as error:
-            raise self._named(error) from None
 
-    def _named(self, error: OSError) -> OSError:
-        name = "standard error" if self.fileno() == 2 else "standard output"
-        return OSError(error.errno, error.strerror, name)
 
-    def _closed(self) -> None:
+@contextmanager
+def written(descriptor: int) -> Iterator[None]:
+    """Name standard output or error if it refuses; raise `StreamClosed` if nobody reads."""
+    try:
+        yield
+    except BrokenPipeError:
         if threading.current_thread() is threading.main_thread():
-            raise StreamClosed
+            raise StreamClosed from None
+    except OSError as error:
+        name = "standard error" if descriptor == 2 else "standard output"
+        raise OSError(error.errno, error.strerror, name) from None
 
 
 def _replace_streams() -> None:

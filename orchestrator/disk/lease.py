@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyseed.jobs import whole
+from manyseed.jobs.checks import parsed
 from manyseed.orchestrator.disk.placing import read_plain, unavailable
 from manyseed.orchestrator.errors import LeaseHeld, LeaseLost, UnavailableError, UserError
 from manyseed.orchestrator.paths import LEASE
@@ -212,7 +213,7 @@ def seconds_of(variable: str, default: float, bounds: tuple[float, float], what:
     least, most = bounds
     text = os.environ.get(variable, str(default))
     with contextlib.suppress(ValueError):
-        seconds = float(text)
+        seconds = parsed(float, text)
         if math.isfinite(seconds) and least <= seconds <= most:
             return seconds
     raise UserError(

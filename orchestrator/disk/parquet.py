@@ -121,6 +121,8 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        if "<class 'KeyboardInterrupt'>" in str(error):  # Ctrl-C while polars called Python
+            raise KeyboardInterrupt from error
         reason = "cannot be read: it is damaged, or is not a Parquet file"
         if isinstance(error, OSError) and error.strerror:
             reason = f"cannot be read: {error.strerror}"

@@ -21,8 +21,8 @@ OPTION = "--set"
 
 Key = tuple[str | int, ...]
 
-_PART = re.compile(r'(?:^|\.)(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|\[(\d+)\]')
-_NUMBERED = re.compile(r"^grid\.(\d+)(?=\.|$)")
+_PART = re.compile(r'(?:^|\.)(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|\[([0-9]+)\]')
+_NUMBERED = re.compile(r"^grid\.([0-9]+)(?=\.|$)")
 _WORD = re.compile(r"[A-Za-z][\w:.+-]*")
 _HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from manyseed.jobs.checks import quoted
+from manyseed.jobs.checks import parsed, quoted
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
@@ -80,7 +81,7 @@ class Pattern:
         for name in values.keys() & {*ATTRIBUTES}:
             kind = ATTRIBUTES[name].kind
             try:
-                values[name] = kind(values[name]) if kind in (int, float) else values[name]
+                values[name] = parsed(kind, values[name]) if kind in (int, float) else values[name]
             except ValueError:
                 raise UserError("is no number", file=file, key=name, value=values[name]) from None
         return values
@@ -154,9 +155,38 @@ def read_map(file: Path) -> dict[str, Any]:
         if key not in OPTIONS:
             raise UserError("unknown key", file=file, key=key, remedy=nearest(key, [*OPTIONS]))
         is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
-        if type(value) is not OPTIONS[key] or not is_names:
-            kinds = {str: "text in quotes", bool: "true or false", dict: "a table of texts"}
+        if type(value) is not OPTIONS[key] or value == "" or not is_names:
+            kinds = {
+                str: "text in quotes, and not empty",
+                bool: "true or false",
+                dict: "a table of texts",
+            }
             raise UserError(f"must be {kinds[OPTIONS[key]]}", file=file, key=key, value=value)
         if key in ("truth", "runs"):
             table[key] = str(file.parent / str(value))
     return table
+
+
+@contextmanager
+def options_of(file: Path | None, options: Mapping[str, Any]) -> Iterator[None]:
+    """Name a map and its key, where an option is refused or mentioned that stands in the map."""
+    try:
+        yield
+    except UserError as error:
+        if file is None or not options:
+            raise
+        option = re.compile(rf"--({'|'.join(options)})(?![\w-])")
+        message, remedy = (
+            option.sub(lambda found: f"{found[1]} of {file}", text or "")
+            for text in (error.message, error.remedy)
+        )
+        place, key = error.file, error.key
+        if found := option.fullmatch(key or ""):
+            message += "" if place is None else f" ({place})"
+            place, key = file, found[1]
+        for own, value in options.items():
+            if isinstance(value, dict) and key in value.values():
+                message += f", as {own} of {file} says"
+        raise UserError(
+            message, file=place, key=key, value=error.value, remedy=remedy or None
+        ) from None

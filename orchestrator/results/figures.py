@@ -16,6 +16,7 @@ from manyseed.analysis.figures.kind import FURTHER, FigureTables
 from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
+from manyseed.jobs.checks import parsed
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
@@ -265,7 +266,7 @@ def _inches(width: str | float | None) -> float | None:
     if isinstance(width, str) and width in WIDTHS:
         return WIDTHS[width]
     try:
-        millimetres = float(width)
+        millimetres = parsed(float, width)
     except ValueError:
         raise UserError("invalid width", key="--width", value=width, remedy=remedy) from None
     if not NARROWEST <= millimetres <= WIDEST:

@@ -469,7 +469,7 @@ def _still_ending(paths: SweepPaths, n: int) -> StillRunning:
 def _next_number(paths: SweepPaths) -> int:
     """Return a number that no submission ever had, judging by folders and the journals left."""
     journals = paths.journals.iterdir() if paths.journals.is_dir() else ()
-    numbers = (re.match(r"\d{4}(?=-|$)", p.name) for p in (*paths.submissions(), *journals))
+    numbers = (re.match(r"[0-9]{4}(?=-|$)", p.name) for p in (*paths.submissions(), *journals))
     return 1 + max((int(number[0]) for number in numbers if number), default=0)
 
 

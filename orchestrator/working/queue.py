@@ -196,7 +196,7 @@ def _free_bytes(directory: Path) -> float:
     return float("inf")
 
 
-_NAME = re.compile(rf"(\d+)-(\d+)-[0-9a-f]{{8}}-\d+{re.escape(JOURNAL)}")
+_NAME = re.compile(rf"([0-9]+)-([0-9]+)-[0-9a-f]{{8}}-[0-9]+{re.escape(JOURNAL)}")
 
 
 def journal_name(attempt: str, process: int) -> str:

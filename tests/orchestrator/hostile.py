@@ -25,6 +25,7 @@ from unittest import mock
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tests import here
 
@@ -48,6 +49,13 @@ n_features = 3
 test       = 15
 """
 PROFILE = 'partition = "p"\ntime = "1:00:00"\ncpus-per-task = 4\nmem = "4G"\n'
+
+
+def predicted() -> dict[str, NDArray[Any]]:
+    """Return scores of four runs and the true classes."""
+    dice = np.random.default_rng(1)
+    return {"scores": dice.normal(size=(4, 30, 3)), "y_true": dice.integers(0, 3, 30)}
+
 
 VERBS = (
     *("status DIR", "verify DIR", "analyze DIR --resamples 10", "report DIR", "query DIR"),
@@ -178,8 +186,7 @@ class Campaign:
         self.folder, self.found = folder, list[Misbehaved]()
         (folder / "h.toml").write_text(SWEEP)
         (folder / "p.toml").write_text(PROFILE)
-        dice = np.random.default_rng(1)
-        arrays = {"scores": dice.normal(size=(4, 30, 3)), "y_true": dice.integers(0, 3, 30)}
+        arrays = predicted()
         np.savez(folder / "a.npz", **arrays)
         names = np.array(["a", "b", "c"])
         np.savez_compressed(folder / "packed.npz", **arrays, class_names=names)

@@ -30,6 +30,7 @@ from tests.orchestrator.hostile import (
     WHERE,
     WORDS,
     Campaign,
+    predicted,
 )
 
 SMALL = SWEEP.replace("tune    = { draws = 2 }\n", "").replace(', "tuned"', "")
@@ -53,10 +54,8 @@ def copied(trained: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def imported(tmp_path: Path) -> Path:
-    dice = np.random.default_rng(1)
-    arrays = {"scores": dice.normal(size=(4, 30, 3)), "y_true": dice.integers(0, 3, 30)}
     return Sweep.from_predictions(
-        arrays, tmp_path / "imported", dataset="d", classifier="c"
+        predicted(), tmp_path / "imported", dataset="d", classifier="c"
     ).directory
 
 

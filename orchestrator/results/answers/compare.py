@@ -25,6 +25,7 @@ from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
+from manyseed.jobs.checks import parsed
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
@@ -207,7 +208,9 @@ def _has(levels: pl.Series, word: str) -> pl.Series:
     """Return which levels a word means."""
     try:
         return (
-            levels == float(word) if levels.dtype.is_numeric() else levels.cast(pl.String) == word
+            levels == parsed(float, word)
+            if levels.dtype.is_numeric()
+            else levels.cast(pl.String) == word
         )
     except ValueError:
         return levels.is_null() & levels.is_not_null()

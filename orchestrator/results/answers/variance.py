@@ -10,7 +10,13 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, may_differ, too_few
+from manyseed.analysis.questions.intervals import (
+    ASSUMED,
+    SEEDS,
+    TEST_SETS,
+    may_differ,
+    too_few,
+)
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.questions.variance import (
     ACCURACY,
@@ -97,13 +103,17 @@ def sentence(row: Mapping[str, Any]) -> str:
             bound = f"while {may_differ(freedom, CONFIDENCE)}"
         return f"{part}: none seen, as nothing differs, {bound}{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
-    on = ", on this one test set" if row["over"] == SEEDS else ""
+    on, assumes = "", ""
+    if row["over"] == SEEDS:
+        on, assumes = ", on this one test set", f"; the interval assumes {ASSUMED}"
     if low > 0 and value > 0:
         ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
-        return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}{_unequal(row)}"
+        return (
+            f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}{assumes}{_unequal(row)}"
+        )
     sign = "estimated below 0" if value < 0 else "estimated"
     unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
-    return f"{part}: {unclear}, 95 %{on}){basis}"
+    return f"{part}: {unclear}, 95 %{on}){basis}{assumes}"
 
 
 def _unequal(row: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,12 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import polars as pl
 import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
 from tests.orchestrator.conftest import MANYSEED, inside
 
 GRID = 'name = "s"\nseed = 1\n[[grid]]\ndataset = ["sklearn:wine"]\nclassifier = ["lr-sgd"]\n'
@@ -88,6 +91,78 @@ def test_what_is_terminated_leaves_nothing(sweep: Sweep, tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} <= left
 
 
+WITHIN = """
+import os, sys
+class Within:
+    def find_spec(self, name, path=None, target=None):
+        if name == "manyseed.orchestrator.survey":
+            sys.meta_path.remove(self)
+            import polars
+            made = polars.List.__init__
+            def signalled(*words):
+                polars.List.__init__ = made
+                os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+                made(*words)
+            polars.List.__init__ = signalled
+sys.meta_path.insert(0, Within())
+"""
+"""A Python that sends itself a signal where polars' Rust calls a type of a table's column."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_table_that_was_being_read_is_not_damaged(
+    sweep: Sweep, tmp_path: Path, number: int
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHIN)
+    folder = tmp_path / "s"
+    shutil.copytree(sweep.directory, folder)
+    cells = folder / "plan" / "cells.parquet"
+    write_parquet(cells, read_parquet(cells).with_columns(more=pl.lit([1])))
+    found = ends("status", folder, PYTHONPATH=str(tmp_path), SIGNAL=str(int(number)))
+    told = b"Interrupted. To continue, run the same command again.\n"
+    assert found.stderr == (told if number == signal.SIGINT else b"")
+    assert (found.returncode, found.stdout) == (128 + number, b"")
+
+
+def test_signals_at_many_instants_within_polars_end_the_command(tmp_path: Path) -> None:
+    script = tmp_path / "many.py"
+    script.write_text(MANY)
+    found = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    kinds = json.loads(found.stdout)
+    assert set(kinds) <= {"SystemExit", "KeyboardInterrupt"}, kinds
+    assert sum(kinds.values()) >= 300
+
+
+MANY = """
+import collections, json, random, signal, sys
+import polars as pl
+from manyseed.orchestrator.cli.process import CommandProcess
+
+process = CommandProcess()
+process._is_own = False
+table = pl.DataFrame({"a": [[1, 2]], "b": [{"x": 1}]}).lazy()
+kinds, draw = collections.Counter(), random.Random(1)
+with process:
+    ends = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    turn = lambda _, frame: ends[sum(kinds.values()) % 2](ending[sum(kinds.values()) % 2], frame)
+    ending = (signal.SIGINT, signal.SIGTERM)
+    signal.signal(signal.SIGALRM, turn)
+    while sum(kinds.values()) < 300:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 1e-4))
+            while True:
+                table.collect_schema()
+        except BaseException as end:
+            kinds[type(end).__name__] += 1
+            if sys.getprofile() is not None:
+                kinds["profiled"] += 1
+print(json.dumps(kinds))
+"""
+
+
 @pytest.mark.parametrize(
     ("shell", "code"),
     [
@@ -102,9 +177,18 @@ def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> Non
     assert found.stderr == b""
 
 
-@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["show", "0:0:0", "--json"]])
+FULL = [
+    *(["status"], ["status", "--json"], ["show", "0:0:0", "--json"]),
+    *(["query", "--format", form] for form in ("csv", "json", "latex", "parquet")),
+    *(["query", "-o", "-"], ["howmany", "--format", "csv"]),
+]
+
+
+@pytest.mark.parametrize("words", FULL, ids=" ".join)
 def test_a_disk_that_takes_no_output_is_named(sweep: Sweep, words: Sequence[str]) -> None:
     verb, *more = words
+    if verb in ("query", "howmany") and not (sweep.directory / "results").exists():
+        sweep.analyze(Options(metrics=("accuracy",), resamples=2), workers=1)
     found = ends(verb, sweep.directory, *more, shell='"$@" > /dev/full')
     told = found.stderr.decode()
     assert (found.returncode, "standard output: No space left" in told) == (4, True), told
@@ -304,7 +388,8 @@ def test_a_signal_while_an_object_is_destroyed_is_heard(number: signal.Signals) 
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_heard_at_any_moment(sweep: Sweep) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_end_is_heard_at_any_moment(sweep: Sweep, number: int) -> None:
     dice = Random(0)
     for verb in ("status", "logs", "query", "analyze", "export", "plan") * 6:
         more = {"logs": ["--failed"], "export": ["--output", "never.zip"]}
@@ -317,10 +402,11 @@ def test_ctrl_c_is_heard_at_any_moment(sweep: Sweep) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         time.sleep(dice.uniform(0, 1))  # any moment is right
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         told = process.stdout.read()
-        assert process.wait() in (130, 0, 2, -2), told  # -2: before it began, or all was done
-        assert b"Traceback" not in told, (verb, told)
+        # -number: before it began, or all was done
+        assert process.wait() in (128 + number, 0, 2, -number), told
+        assert not any(word in told for word in (b"Traceback", b"panicked", b"damaged")), told
         sweep.directory.with_name("never.zip").unlink(missing_ok=True)
 
 

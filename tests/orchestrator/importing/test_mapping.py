@@ -162,6 +162,52 @@ def test_maps_with_mistakes(tmp_path: Path) -> None:
     assert "cannot be read" in done.stderr
 
 
+REFUSED = {  # text of a map, and what is said of it for a file of arrays and for a table
+    'name = "{seed}.npz"': ['MAP: name = "seed": unknown part'] * 2,
+    'name = "{run}.xyz"': ["FILE: does not match name of MAP {run}.xyz"] * 2,
+    'name = "x"': ['MAP: name = "x": names no part'] * 2,
+    'name = ""': ['MAP: name = "": must be text in quotes, and not empty'] * 2,
+    'truth = ""': ['MAP: truth = "": must be text in quotes, and not empty'] * 2,
+    'probability = "odd"': ['MAP: probability = "odd": unknown'] * 2,
+    "probabilities = true": ["without probabilities of MAP", None],
+    'columns = { odd = "nope" }': ['MAP: columns = "odd": unknown name'] * 2,
+    'columns = { confidence = "x" }': ['MAP: columns = "x": needs a column for each class'] * 2,
+    'columns = { truth = "nope" }': [
+        "MAP: columns: is for CSV and Parquet tables (FILE)",
+        "FILE: nope: there is no such column, as columns of MAP says",
+    ],
+    'key = { odd = "nope" }': ['MAP: key = "odd": unknown name'] * 2,
+    'key = { scores = "nope" }': [
+        "FILE: nope: has no such entry, as key of MAP says",
+        "MAP: key: is for NPZ and PyTorch files (FILE)",
+    ],
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_a_map_asks_for_is_refused_there(tmp_path: Path, text: str) -> None:
+    np.savez(tmp_path / "a.npz", scores=SCORES[:1], y_true=Y)
+    table(0).write_csv(tmp_path / "x.csv")
+    asked = write(tmp_path / "m.toml", text)
+    for name, said in zip(("a.npz", "x.csv"), REFUSED[text], strict=True):
+        if said is None:
+            continue
+        file = tmp_path / name
+        done = command("import", file, "--out", tmp_path / "out", "--map", asked)
+        told = done.stderr.replace(str(asked), "MAP").replace(str(file), "FILE")
+        assert (done.returncode, said in told) == (2, True), told
+        assert f"--{text.partition(' ')[0]} " not in told
+        assert not (tmp_path / "out").exists()
+
+
+def test_an_option_that_is_given_is_named_beside_a_map(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").touch()
+    asked = write(tmp_path / "m.toml", 'name = "{run}.csv"')
+    out = ("--out", tmp_path / "out", "--map", asked, "--name", "{seed}.csv")
+    done = command("import", tmp_path / "x.csv", *out)
+    assert 'error: --name = "seed": unknown part' in done.stderr
+
+
 def test_folders_above_do_not_matter() -> None:
     pattern = Pattern("{classifier}-{hparams}/*_{run}.csv")
     file = Path("/a b/x/cnn-lr/a_b_07.csv")

@@ -544,7 +544,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         takes += f" ({interval.replace(' or more', '+')})"
     elif fewest:
         where = f" (most: {row['dataset']} × {row['classifier']})"
-    have = "there are enough" if enough else "there are too few"
+    there = [part.size for part in _by_test_set(most_varied)]
+    have = f"each test set has {min(there):,}{' or more' if max(there) > min(there) else ''}"
     if not alone:
         have = f"{enough:,} of {cells.height:,} cells have enough"
     if enough == cells.height:

@@ -548,8 +548,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Each repeat has enough runs for that (or: too few)",
         "answers",
-        r"enough runs for that|too few runs for that|cells have enough|there are too few|"
-        r"^there are enough$",
+        r"enough runs for that|too few runs for that|cells have enough|"
+        r"^each test set has \{\}",
         0.05,
         "sweeps",
         _has_enough(16),

@@ -400,8 +400,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{counted(row['n_repeats'], 'test set')}) against {row['variance_all'] ** 0.5:.4f} "
             f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"
         )
+        such = "" if apart.height == 1 else "such as "
         lines.append(
-            f"Test sets vary accuracy more than seeds in {apart.height:,} of {cells:,} cells."
+            f"Test sets vary accuracy more than seeds in {apart.height:,} of {cells:,} cells "
+            f"({such}{row['classifier']} on {row['dataset']}, cell {row['cell']})."
         )
     if parts:
         text = "; ".join(parts) + "."

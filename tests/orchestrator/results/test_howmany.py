@@ -30,6 +30,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.results.answers.howmany import reply
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.index import JournalFolder
 from manyseed.orchestrator.store.repair import drop
@@ -127,11 +128,15 @@ def test_what_is_close_is_an_option_of_the_analysis(imported: Sweep, tmp_path: P
     sweep = Sweep(tmp_path / "copy")
     analyze = ["analyze", str(sweep.directory), "--resamples", "10", "--close", "0.3"]
     assert CliRunner().invoke(app, analyze).exit_code == 0
-    close = sweep.howmany(draws=20, workers=1, confidence=0.9)[0].answers[2]
+    group = sweep.howmany(draws=20, workers=1, confidence=0.9)[0]
+    close = group.answers[2]
     assert (close.runs, close.low, close.seconds) == (3, 1, 360.0)
     assert sweep.results["ensembles"]["close"].to_list()[-1] == 1.0
     assert "an ensemble with α̂ ≤ 0.3: 3 runs are needed" in close.words
     assert "about 6 minutes of training" in close.words
+    told = replace(group, ensembles=group.ensembles.with_columns(delta=pl.lit(0.04)))
+    found = [any("30 seeds by α̂" in line for line in reply([one]).below) for one in (told, group)]
+    assert found == [True, False], "beside one's own number, if there is one"
     assert "of all ensembles of these runs do (90 % confidence); with δ = 0.237" in close.words
     assert "at N = 100 test points per side" in close.words
     assert "Share of ensembles of M_ens members with α̂ ≤ 0.3" in sweep.report().read_text()

@@ -91,8 +91,10 @@ PLAIN: Mapping[str, str] = {
     r"seeds, on these test sets|among its own runs; whether": (
         "`compare`: what its table's columns are over, and what α̂ of each side is not."
     ),
-    r"crossed runs share values, so|Published for|about \[|α̂ is not told in|test sets are too small|points per "
-    r"side would": "`howmany`: in how many cells α̂ is not told, and why; what others published.",
+    r"crossed runs share values, so|Published for|about \[|α̂ is not told in|points per side would|"
+    r"test sets are too small": (
+        "`howmany`: in how many cells α̂ is not told, and why; what others published."
+    ),
     r"Of probabilities, not all|runs were made in several ways": (
         "That not all can be computed, or that runs were made in several ways."
     ),

@@ -44,8 +44,7 @@ from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
-    from manyseed.orchestrator.plans.cost import BudgetedDesign, Limit
-    from manyseed.orchestrator.submissions.forecast import Placement
+    from manyseed.orchestrator.submissions.forecast import BudgetedDesign, Limit, Placement
     from manyseed.slurm.profile import Profile
 
 _DATA_COLUMNS = ("dataset", "classifier", "train", "test")
@@ -119,10 +118,10 @@ def plan(
     from manyseed.orchestrator.grids.loading import name_of
     from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.code import prepare_read
-    from manyseed.orchestrator.plans.cost import beyond, read_budget
+    from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.plans.stacks import choices
-    from manyseed.orchestrator.submissions.forecast import too_short
+    from manyseed.orchestrator.submissions.forecast import read_budget, too_short
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
     other_recipe = options["other_recipe"]
@@ -236,8 +235,8 @@ def _fitted(
     """Return the largest design within a budget; weights that are absent do not matter for it."""
     from manyseed.jobs.classifiers.features import counting
     from manyseed.orchestrator.grids.loading import read_sweep_file
-    from manyseed.orchestrator.plans.cost import ELAPSED, fit_budget
     from manyseed.orchestrator.plans.planning import plan_change
+    from manyseed.orchestrator.submissions.forecast import ELAPSED, fit_budget
 
     def price(further: Sequence[str]) -> dict[str, Any]:
         change = plan_change(sweep_file, directory, [*settings, *further])

@@ -207,11 +207,8 @@ def _named(
 def _has(levels: pl.Series, word: str) -> pl.Series:
     """Return which levels a word means."""
     try:
-        return (
-            levels == parsed(float, word)
-            if levels.dtype.is_numeric()
-            else levels.cast(pl.String) == word
-        )
+        meant = parsed(float, word) if levels.dtype.is_numeric() else word
+        return (levels if levels.dtype.is_numeric() else levels.cast(pl.String)) == meant
     except ValueError:
         return levels.is_null() & levels.is_not_null()
 

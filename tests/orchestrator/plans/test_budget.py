@@ -20,6 +20,7 @@ from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.submissions import forecast
 from tests.orchestrator.conftest import command, write
 
 WINE = """
@@ -137,14 +138,14 @@ def test_the_largest_of_all_designs_is_found(
         has |= {key: int(n) for key, n in (each.split("=") for each in settings)}
         return {"core_hours": sum(costs) * has["repeats"] * has["runs"]}
 
-    limits = (cost.Limit(most, "coreh"),)
+    limits = (forecast.Limit(most, "coreh"),)
     designs = [(repeats, n) for n in range(runs, 1, -1)] + [(r, 2) for r in range(repeats, 0, -1)]
     fits = [each for each in designs if sum(costs) * each[0] * each[1] <= most]
     if not fits:
         with pytest.raises(UserError):
-            cost.fit_budget(limits, sweep, price)
+            forecast.fit_budget(limits, sweep, price)
         return
-    assert cost.fit_budget(limits, sweep, price).kept == fits[0]
+    assert forecast.fit_budget(limits, sweep, price).kept == fits[0]
 
 
 def test_the_file_is_read_as_it_is(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_the_file_is_read_as_it_is(tmp_path: Path) -> None:
         runs = dict(each.split("=") for each in settings).get("runs", "30")
         return {"core_hours": int(runs) / 10}
 
-    fitted = cost.fit_budget(cost.read_budget("0.5coreh"), read_sweep_file(file), price)
+    fitted = forecast.fit_budget(forecast.read_budget("0.5coreh"), read_sweep_file(file), price)
     assert fitted.settings == ("runs=5", "grid[1].runs=5")
     assert seen[0] == ()
 

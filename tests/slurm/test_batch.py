@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,47 @@ def test_what_the_shell_writes_in_braces_is_no_placeholder(tmp_path: Path) -> No
 def test_every_key_is_documented() -> None:
     page = (ROOT / "docs" / "cluster.md").read_text()
     assert [key for key in ("scheduler", "submit", *COMMAND_KEYS) if f"`{key}`" not in page] == []
+
+
+PRINTED = {
+    "SGE_TASK_ID": (
+        "1234.1-10:1\n",
+        "1234 0.55500 quick-a1b2 me  r   01/02/2026 10:00:00 all.q@n1.example    8 7\n"
+        "1234 0.55500 quick-a1b2 me  qw  01/02/2026 10:00:00                     8 8\n",
+    ),
+    "PBS_ARRAY_INDEX": (
+        "1234[].server\n",
+        "1234[].server     STDIN            me                       0 B workq\n"
+        "1234[6].server    STDIN            me                00:00:01 R workq\n"
+        "1234[7].server    STDIN            me                       0 Q workq\n",
+    ),
+    "LSB_JOBINDEX": (
+        "Job <1234> is submitted to default queue <normal>.\n",
+        "1234 7 RUN\n1234 8 PEND\n",
+    ),
+    "": ("1234\n", "1234 R\n"),
+}
+
+
+@pytest.mark.parametrize("index", PRINTED)
+def test_the_profiles_of_the_page_are_read_and_understand_what_is_printed(
+    tmp_path: Path, index: str
+) -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    blocks = re.findall(r'```toml\n((?:#[^\n]*\n)?scheduler = "command"\n.*?)```', page, re.DOTALL)
+    (tmp_path / "states").write_text(PRINTED[index][1])
+    for number, block in enumerate(blocks):
+        (tmp_path / f"{number}.toml").write_text(block)
+    given = [read_profile(tmp_path / f"{number}.toml") for number in range(len(blocks))]
+    assert len(given) == len(PRINTED)
+    (template,) = (one.template for one in given if one.template and one.template.index == index)
+    found = re.search(template.submitted, PRINTED[index][0], re.MULTILINE)
+    assert found is not None
+    assert found[1] == "1234"
+    lab = system_of(replace(template, states=f"cat {tmp_path / 'states'}"))
+    jobs = ["1234_6", "1234_7"] if index else ["1234_0"]
+    states = [one.state for one in lab.states(jobs, 0.0, {}, set(), False).values()]
+    assert states == ["running", "pending"][: len(jobs)]
 
 
 def test_memory_can_be_asked_for_where_the_command_does(tmp_path: Path) -> None:

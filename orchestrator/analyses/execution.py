@@ -25,7 +25,13 @@ from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.computing import analysis
 from manyseed.orchestrator.computing.conventions import conventions, modules_folder
 from manyseed.orchestrator.computing.tables import Results
-from manyseed.orchestrator.computing.workers import SLURM, Workers, of_slurm, scheduler
+from manyseed.orchestrator.computing.workers import (
+    SLURM,
+    Workers,
+    of_slurm,
+    require_workers,
+    scheduler,
+)
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
@@ -154,6 +160,8 @@ def submit(
     profile = of_slurm(cluster)
     if after_training:
         require_chains(profile)
+    if dask == SLURM:
+        require_workers(profile)
     require(profile, "cpu", paths.analysis_job(1))
     options = options or conventions(paths)
     check(paths, options)

@@ -113,8 +113,7 @@ def scheduler(
         yield dask
     elif dask == SLURM:
         profile = of_slurm(cluster or AUTO)
-        remedy = "submit the analysis as a job: leave --dask out"
-        scheduler_of(profile.reached).require_slurm("--dask", "no job works for dask", remedy)
+        require_workers(profile)
         with slurm_workers(folder, profile, workers or WORKERS, report) as client:
             yield client
     elif dask.startswith(ADDRESSES):
@@ -124,6 +123,12 @@ def scheduler(
     else:
         known = (*LOCAL, SLURM, "tcp://HOST:PORT")
         require_one_of(dask, known, "not a way to compute", key="--dask")
+
+
+def require_workers(profile: Profile) -> None:
+    """Refuse a profile whose jobs cannot be workers of dask."""
+    remedy = "submit the analysis as a job: leave --dask out"
+    scheduler_of(profile.reached).require_slurm("--dask", "no job works for dask", remedy)
 
 
 def of_slurm(cluster: str) -> Profile:

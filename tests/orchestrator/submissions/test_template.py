@@ -302,6 +302,7 @@ def test_what_only_slurm_can_is_refused_where_asked_for(
         (("run", sweep.directory.parent / "quick.toml", "--out", "other", "--detach"), "--detach"),
         (("submit", sweep.directory, "--memory", "2G"), "--memory"),
         (("analyze", sweep.directory, "--dask", "slurm"), "--dask"),
+        (("analyze", sweep.directory, "--dask", "slurm", "--detach"), "--dask"),
         (("cluster", "check", profile), "NAME"),
     ):
         more = () if words[0] == "cluster" else ("--cluster", profile)

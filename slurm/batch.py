@@ -183,8 +183,8 @@ def _states(
     for name, folder in lost.items():
         for printed in folder.glob(f"{name}.*.printed"):
             if (array := _printed_id(template, printed)) is not None:
-                elements = json.loads(printed.with_suffix(".json").read_text())["arguments"]
-                names |= {f"{array}_{n}": printed.stem for n in range(len(elements))}
+                n = _count(printed.with_suffix(".json"), array)
+                names |= {f"{array}_{element}": printed.stem for element in range(n)}
     listed = _listed(template, {job.partition("_")[0] for job in names})
 
     def raw(job: str) -> str | None:
@@ -194,6 +194,15 @@ def _states(
         for array in sorted({job.partition("_")[0] for job in names if raw(job) is None}):
             listed |= _listed(template, {array})
     return {job: JobState(job, name, *_word(template, raw(job))) for job, name in names.items()}
+
+
+def _count(call: Path, array: str) -> int:
+    """Return how many elements an array has, by the file that they read."""
+    try:
+        return len(json.loads(call.read_text())["arguments"])
+    except (OSError, ValueError, KeyError, TypeError):
+        remedy = f"restore it, or cancel job {array}, then remove the file .printed beside it"
+        raise ClusterError(f"{call} is damaged or lost: {remedy}") from None
 
 
 def _listed(template: Template, arrays: Collection[str]) -> dict[str, str]:

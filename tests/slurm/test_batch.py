@@ -248,6 +248,9 @@ def test_a_lost_array_is_found_by_what_its_command_printed(tmp_path: Path, asked
         ("7_0", "running", "mine", 0),
         ("7_1", "gone", "mine", 1),
     }
+    (folder / "mine.0.json").write_text("{")
+    with pytest.raises(ClusterError, match=r"mine\.0\.json is damaged or lost.* job 7"):
+        lab.states([], 0.0, {"mine": folder}, set(), False)
     (folder / "mine.0.printed").write_text("")  # the submitter died before the command printed
     assert lab.states([], 0.0, {"mine": folder}, set(), False) == {}
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.sweep import Sweep
@@ -316,6 +317,20 @@ def test_what_only_slurm_can_is_refused_where_asked_for(
         assert (done.returncode, option[0] in done.stderr) == (2, True), done.output
         assert "that takes SLURM" in done.stderr
     assert scripts.text("deleted") == []
+
+
+def test_commands_of_a_profile_that_is_not_ones_own_are_not_run(
+    sweep: Sweep, profile: str, scripts: Scripts, tmp_path: Path
+) -> None:
+    scripts.set("hold")
+    submit(sweep, profile)
+    assert "waiting" in states_of(sweep)
+    asked = scripts.text("asked")
+    (tmp_path / "config" / "manyseed" / "cluster-files").unlink()  # as somebody else's sweep
+    with suppress(UnavailableError):  # SLURM is asked, where there is one
+        states_of(sweep)
+    assert sweep.submissions()[0].intent.profile == profile
+    assert scripts.text("asked") == asked
 
 
 def test_what_a_plan_takes_there_is_told(sweep: Sweep, profile: str) -> None:

@@ -91,7 +91,7 @@ def require(profile: Profile, resource_class: str, folder: Path, signal_seconds:
     if resources.setup_file and not Path(resources.setup_file).is_file():
         option = f"{resource_class}.setup-file"
         raise Refused(option, resources.setup_file, "there is no such file")
-    if found := _EXPANDED.search(str(folder.absolute())):
+    if profile.template is None and (found := _EXPANDED.search(str(folder.absolute()))):
         reason = f"SLURM takes {found[0]} in it for something else, so logs would go elsewhere"
         raise Refused("folder", str(folder.absolute()), reason)
     return resources
@@ -219,6 +219,16 @@ def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks
 def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
     if profile.slurm_conf is not None:
         yield f"export SLURM_CONF={shlex.quote(str(profile.slurm_conf))}"
+    yield from setup(resources)
+    if resources.whole_node and resources.name == "gpu":
+        # the job has all GPUs of its node, but a step only gets the number requested
+        yield '[ -z "$SLURM_GPUS_ON_NODE" ] || export SLURM_GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"'
+    # srun would obey the job's --export a second time, and start the task without an environment
+    yield "export SLURM_EXPORT_ENV=ALL"
+
+
+def setup(resources: Resources) -> Iterator[str]:
+    """Yield the lines of a job script before Python starts: what the profile says, for any."""
     if resources.modules:
         # a script is not a login shell and may lack the command
         yield "type module >/dev/null 2>&1 || source /etc/profile"
@@ -228,11 +238,6 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
         yield f'[ -r {file} ] || {{ echo "cannot read "{file}" on $(hostname)" >&2; exit 1; }}'
         yield f"source {file}"
     yield from resources.setup
-    if resources.whole_node and resources.name == "gpu":
-        # the job has all GPUs of its node, but a step only gets the number requested
-        yield '[ -z "$SLURM_GPUS_ON_NODE" ] || export SLURM_GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"'
-    # srun would obey the job's --export a second time, and start the task without an environment
-    yield "export SLURM_EXPORT_ENV=ALL"
     yield "export PYTHONSAFEPATH=1"  # otherwise a user's own jobs/ or analysis.py is imported
 
 

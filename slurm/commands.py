@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+NO_CLUSTER = "(command)"
+"""What stands for SLURM's name of the cluster where a profile's own commands submit."""
+
 _SECONDS = 120.0
 _SILENT_SECONDS = 5.0
 _NO_ANSWER = (
@@ -39,14 +42,20 @@ _conf: ContextVar[Path | None] = ContextVar("_conf", default=None)
 _COMMANDS = ("SBATCH", "SRUN", "SALLOC", "SQUEUE", "SACCT", "SACCTMGR", "SINFO", "SCONTROL")
 _DAEMONS = ("SLURMD", "SLURMCTLD", "SLURMDBD")
 _REMOVED = tuple(
-    f"{name}_" for name in ("SLURM", "SUBMITIT", "SCANCEL", "SSTAT", *_DAEMONS, *_COMMANDS)
+    f"{name}_"
+    for name in ("MANYSEED_JOB", "SLURM", "SUBMITIT", "SCANCEL", "SSTAT", *_DAEMONS, *_COMMANDS)
 )
 _SET = {"SLURM_BITSTR_LEN": "0"}
 """SLURM prints long lists of array elements whole instead of cutting them, where it obeys this."""
 
 
 class ClusterError(RuntimeError):
-    """SLURM refused a request; the text is SLURM's own."""
+    """A scheduler refused a request; the text is its own.
+
+    `printed` and `said`: what its command wrote to standard output and error.
+    """
+
+    printed = said = ""
 
     def says(self, *texts: str) -> bool:
         """Whether the message has one of these lower-case texts; SLURM gives no other facts."""
@@ -57,9 +66,9 @@ class ClusterUnavailable(ClusterError):
     """SLURM does not answer or is not installed here, so nothing was submitted or changed."""
 
 
-def available() -> bool:
+def available(program: str = "sbatch") -> bool:
     """Whether jobs can be submitted from this machine, that is, ``sbatch`` is on PATH."""
-    return shutil.which("sbatch") is not None
+    return shutil.which(program) is not None
 
 
 @contextmanager
@@ -77,15 +86,15 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
         _conf.reset(before)
 
 
-def run(arguments: Sequence[str]) -> str:
-    """Return the output of a SLURM command.
+def run(arguments: Sequence[str], name: str = "") -> str:
+    """Return the output of a scheduler's command, called `name` in messages if not SLURM's.
 
     Removes the variables of a surrounding job, so that a job asks and submits like a login node,
     and a user's defaults for SLURM's commands.
     """
-    name = arguments[0]
+    scheduler, name = "the scheduler" if name else "SLURM", name or arguments[0]
     try:
-        with _told(name):
+        with _told(scheduler, name):
             done = subprocess.run(
                 arguments,
                 env=_environment(),
@@ -105,13 +114,15 @@ def run(arguments: Sequence[str]) -> str:
     message = _message(name, done.stderr or done.stdout) or f"{name} ended with {done.returncode}"
     if any(text in message.lower() for text in _NO_ANSWER):
         raise ClusterUnavailable(f"the cluster does not answer: {message}")
-    raise ClusterError(message)
+    refusal = ClusterError(message)
+    refusal.printed, refusal.said = done.stdout, done.stderr
+    raise refusal
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _told(scheduler: str, name: str) -> Iterator[None]:
     """Say on standard error what is waited for, once that takes long."""
-    text = f"Waiting for SLURM: {name} has {_SECONDS:.0f} s to answer."
+    text = f"Waiting for {scheduler}: {name} has {_SECONDS:.0f} s to answer."
     timer = threading.Timer(_SILENT_SECONDS, print, [text], {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyseed.slurm.processes import fingerprint
+from manyseed.slurm.processes import JOB_NAME, fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def submit(
     """
     request = {"folder": str(folder), "function": function, "arguments": list(arguments)}
     # a job of submitit may submit to its own machine: the new job is none of that scheduler's
-    fixed = {"PYTHONSAFEPATH": "1", "SUBMITIT_EXECUTOR": "local"}
+    fixed = {"PYTHONSAFEPATH": "1", "SUBMITIT_EXECUTOR": "local", JOB_NAME: ""}
     # a launcher with its own session, so that neither Ctrl-C nor closing the terminal ends the job
     launcher = subprocess.run(
         [sys.executable, "-P", "-m", "manyseed.slurm.local"],

@@ -167,6 +167,9 @@ def _exists(pid: int) -> bool:
 CHECKPOINT = signal.SIGUSR2
 """SLURM sends it before the walltime ends, and before preemption if the site enables that."""
 
+JOB_NAME = "MANYSEED_JOB_NAME"
+"""Variable with which a job of a profile's commands knows its own name, that of its logs."""
+
 _STOPS = (signal.SIGTERM, signal.SIGINT, CHECKPOINT)
 _ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _received: set[int] = set()

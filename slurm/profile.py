@@ -12,6 +12,8 @@
     [gpu]
     partition = "accelerated"
     gres      = "gpu:1"
+
+With ``scheduler = "command"``, it has the commands of another scheduler instead: `Template`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,23 @@ KEYS: Mapping[str, type] = {
 }
 """Keys of a profile that are not sbatch options, with their kinds."""
 
+COMMAND = "command"
+COMMAND_KEYS: Mapping[str, type] = {
+    **dict.fromkeys(("submitted", "states", "line", "cancel", "index", "unknown"), str),
+    **dict.fromkeys(("waiting", "ended"), list),
+    "max-array": int,
+}
+"""Keys above the tables with ``scheduler = "command"``; ``submit`` may stand in the tables, too."""
+
+_COMMAND_OPTIONS = frozenset({"cpus-per-task", "gpus", "mem", "time"})
+_NOT_OF_COMMANDS = ("whole-node", "extra")
+_PLACE = re.compile(r"(?<!\$)\{([a-z]+)\}")
+_PLACES = {
+    "submit": "script name folder last count minutes seconds cores megabytes gpus parallelism",
+    "states": "jobs",
+    "cancel": "job index",
+}
+
 _ALLOWED: Mapping[type, str] = {
     bool: "true or false",
     str: "text in quotes",
@@ -112,6 +131,7 @@ class Resources:
     processes_per_gpu: int = 1
     max_jobs: int | None = None
     extra: Mapping[str, str | bool] = field(default_factory=dict)
+    submit: str = ""  # with ``scheduler = "command"``: the command that submits an array
 
     @property
     def secrets(self) -> list[str]:
@@ -127,6 +147,30 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Template:
+    """The commands of a scheduler other than SLURM; docs/cluster.md tells what each key means.
+
+    `base`: the number of an array's first element there.
+    """
+
+    submitted: str
+    states: str
+    line: str
+    cancel: str
+    index: str = ""
+    unknown: str = ""
+    waiting: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    max_array: int = 1000
+    base: int = 0
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """Return a command with its placeholders replaced by values, as the shell reads them."""
+    return _PLACE.sub(lambda found: str(values[found[1]]), text)
+
+
+@dataclass(frozen=True)
 class Profile:
     """A cluster profile: its name, its file, and its resource classes."""
 
@@ -135,6 +179,12 @@ class Profile:
     cpu: Resources | None
     gpu: Resources | None = None
     slurm_conf: Path | None = None
+    template: Template | None = None
+
+    @property
+    def reached(self) -> Path | Template | None:
+        """How its scheduler is reached: by commands, or SLURM by a file (None: by its own)."""
+        return self.template or self.slurm_conf
 
     def resources(self, name: str) -> Resources:
         """Return a resource class, ``cpu`` or ``gpu``."""
@@ -147,6 +197,9 @@ class Profile:
     def with_memory(self, memory: str) -> Profile:
         """Return a copy that requests another amount of memory (``32G``) for every task."""
         check_memory(memory)
+        for each in filter(None, (self.cpu, self.gpu)):
+            if self.template and "megabytes" not in _PLACE.findall(each.submit):
+                raise Refused("mem", memory, "submit asks for no memory: it has no {megabytes}")
 
         def changed(resources: Resources) -> Resources:
             options = {k: v for k, v in resources.options.items() if not k.startswith("mem")}
@@ -172,9 +225,16 @@ def read_profile(path: Path) -> Profile:
     if _is_deep(table, 4):  # dotted keys can be, without brackets
         raise Refused("", None, "is nested too deeply")
     common = {key: value for key, value in table.items() if key not in _CLASSES}
+    kind = common.pop("scheduler", "slurm")
+    if kind not in ("slurm", COMMAND):
+        raise Refused("scheduler", kind, allowed=("slurm", COMMAND))
+    keys, more = [*OPTIONS, *KEYS], ["scheduler", *_COMMON_KEYS, *_CLASSES]
+    if kind == COMMAND:
+        keys = [*_COMMAND_OPTIONS, "submit", *(key for key in KEYS if key not in _NOT_OF_COMMANDS)]
+        more = ["scheduler", *COMMAND_KEYS, *_CLASSES]
+    _check_keys("", common, [*keys, *more])
     conf = common.pop("slurm-conf", None)
     path_of_conf = None if conf is None else Path(_checked("slurm-conf", conf, str))
-    _check_keys("", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
         implied = name == "cpu" and ("gpu" not in table or "time" in common)
@@ -183,10 +243,74 @@ def read_profile(path: Path) -> Profile:
             continue
         if not isinstance(specific, dict):
             raise Refused(name, specific, allowed=f"a table [{name}]")
-        _check_keys(f"{name}.", specific, [*OPTIONS, *KEYS])
+        _check_keys(f"{name}.", specific, keys)
         extra = {**common.get("extra", {}), **specific.get("extra", {})}
         classes[name] = _resources(name, {**common, **specific, "extra": extra})
-    return Profile(path.stem, path, classes.get("cpu"), classes.get("gpu"), path_of_conf)
+    template = _template(common, classes.values()) if kind == COMMAND else None
+    return Profile(path.stem, path, classes.get("cpu"), classes.get("gpu"), path_of_conf, template)
+
+
+def _template(table: Mapping[str, Any], classes: Iterable[Resources]) -> Template:
+    given = {
+        key: _checked(key, table[key], kind) for key, kind in COMMAND_KEYS.items() if key in table
+    }
+    most = given.setdefault("max-array", Template.max_array)
+    is_array = most > 1
+    needed = ["submitted", "states", "line", "cancel", *(["index"] if is_array else [])]
+    for key in needed:
+        if key not in given:
+            raise Refused(key, None, f'is missing: scheduler = "{COMMAND}" needs it')
+    _places("states", given["states"], ())
+    _places("cancel", given["cancel"], ("job", "index") if is_array else ("job",))
+    if _pattern("submitted", given["submitted"]).groups != 1:
+        raise Refused("submitted", given["submitted"], allowed="with one group, (…): the job's id")
+    groups = {*_pattern("line", given["line"]).groupindex}
+    if not {*needed[4:], "job"} <= groups <= {"job", "index", "state"}:
+        allowed = "with groups (?P<job>…), (?P<index>…) of an element, and (?P<state>…) if told"
+        raise Refused("line", given["line"], allowed=allowed)
+    _pattern("unknown", given.get("unknown", ""))
+    for key in ("waiting", "ended"):
+        if key in given and "state" not in groups:
+            raise Refused(key, list(given[key]), "line finds no state: it has no (?P<state>…)")
+    if re.fullmatch(r"[A-Za-z_]\w*", given.get("index", "_"), re.ASCII) is None:
+        raise Refused("index", given["index"], allowed="the name of an environment variable")
+    bases = set()
+    for resources in classes:
+        where = f"{resources.name}.submit"
+        places = _places(where, resources.submit, ("script",))
+        if is_array and len(places & {"last", "count"}) != 1:
+            allowed = "with {last}, where elements are numbered from 0, or {count}, from 1"
+            raise Refused(where, resources.submit, allowed=allowed)
+        bases.add(int("count" in places))
+        asked = {"megabytes": "mem" in resources.options, "parallelism": resources.parallelism}
+        for place, value in asked.items():
+            if bool(value) != (place in places):
+                key = "mem" if place == "megabytes" else place
+                reason = f"{key} is not in the profile" if not value else f"{key} needs {{{place}}}"
+                raise Refused(where, resources.submit, reason)
+    if len(bases) > 1:
+        raise Refused("gpu.submit", None, "numbers elements from another number than cpu.submit")
+    own = {key.replace("-", "_"): value for key, value in given.items()}
+    return Template(**own, base=bases.pop())
+
+
+def _places(key: str, text: str, needed: Sequence[str]) -> set[str]:
+    """Return the names of the placeholders in a command; refuse unknown and missing ones."""
+    known, found = _PLACES[key.rpartition(".")[2]].split(), {*_PLACE.findall(text)}
+    if unknown := sorted(found - {*known}):
+        allowed = "with no placeholders but " + ", ".join(f"{{{name}}}" for name in known)
+        raise Refused(key, text, allowed=f"{allowed}; {{{unknown[0]}}} is none")
+    for name in needed:
+        if name not in found:
+            raise Refused(key, text or None, f"lacks {{{name}}}" if text else "is missing")
+    return found
+
+
+def _pattern(key: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Refused(key, text, f"is no regular expression: {error}") from None
 
 
 def _is_deep(value: Any, most: int) -> bool:
@@ -284,7 +408,7 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
             raise Refused(f"{where}{key}", asked[key], allowed=allowed)
     own = {
         key.replace("-", "_"): _checked(f"{where}{key}", table[key], kind)
-        for key, kind in KEYS.items()
+        for key, kind in {**KEYS, "submit": str}.items()
         if key in table
     }
     if own.get("whole_node") and "cpus-per-task" in options:
@@ -310,6 +434,12 @@ def _check_keys(prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> 
         if key in _RESERVED:
             raise Refused(f"{prefix}{key}", value, f"cannot be set: {_RESERVED[key]}")
     for key in table:
+        if key not in valid and key in OPTIONS:
+            reason = "is an option of sbatch: write your scheduler's own into submit"
+            raise Refused(f"{prefix}{key}", table[key], reason)
+        if key not in valid and key in ("submit", *COMMAND_KEYS):
+            reason = f'needs scheduler = "{COMMAND}", and stands above the tables'
+            raise Refused(f"{prefix}{key}", table[key], reason)
         if key not in valid:
             raise UnknownOption(f"{prefix}{key}", table[key], allowed=valid)
 

@@ -23,7 +23,7 @@ CUT = "..."  # ends a list that SLURM has cut
 
 _SPAN = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASCII)
 _NUMBER = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGT]?)\+?", re.ASCII)
-_ELEMENT = re.compile(r"\d{1,18}_(\d{1,18})", re.ASCII)
+_ELEMENT = re.compile(r"[^_]+_(\d{1,18})", re.ASCII)
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _MOST_ELEMENTS = 10_000_000
 _named: set[str] = set()

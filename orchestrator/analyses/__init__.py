@@ -59,5 +59,5 @@ def look(paths: SweepPaths) -> AnalysisJob | None:
         submitted=job.intent.submitted,
         reason=attempt.reason if over else task.note,
         exit_code=attempt.exit_code if over else None,
-        log=str(job.files.printed_errors(task.job_id)),
+        log=str(job.files.printed_errors(job.job_name(0, task.job_id))),
     )

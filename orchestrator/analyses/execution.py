@@ -25,7 +25,13 @@ from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.computing import analysis
 from manyseed.orchestrator.computing.conventions import conventions, modules_folder
 from manyseed.orchestrator.computing.tables import Results
-from manyseed.orchestrator.computing.workers import SLURM, Workers, of_slurm, scheduler
+from manyseed.orchestrator.computing.workers import (
+    SLURM,
+    Workers,
+    of_slurm,
+    require_workers,
+    scheduler,
+)
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
@@ -42,6 +48,7 @@ from manyseed.orchestrator.submissions.cluster import (
     SIGNAL_SECONDS,
     intent_for,
     require,
+    require_chains,
     submit_arrays,
     unique_name,
 )
@@ -58,10 +65,10 @@ from manyseed.orchestrator.upkeep import publish_finished
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
     arrays,
-    commands,
     local,
     processes,
 )
+from manyseed.slurm.commands import NO_CLUSTER
 from manyseed.slurm.profile import Profile
 
 if TYPE_CHECKING:
@@ -151,6 +158,10 @@ def submit(
     from manyseed.orchestrator.computing.tables import to_json
 
     profile = of_slurm(cluster)
+    if after_training:
+        require_chains(profile)
+    if dask == SLURM:
+        require_workers(profile)
     require(profile, "cpu", paths.analysis_job(1))
     options = options or conventions(paths)
     check(paths, options)
@@ -167,17 +178,18 @@ def submit(
             elif task.is_alive:
                 if before.intent.request == request:
                     return None
+                ending = "scancel" if before.scheduler.is_slurm else "your scheduler, job"
                 raise UserError(
                     f"an analysis with other options is {task.state}, job {task.job_id}",
                     file=paths.directory,
-                    remedy=f"wait for it, or end it with: scancel {task.job_id}",
+                    remedy=f"wait for it, or end it with: {ending} {task.job_id}",
                 )
         number = 1 if before is None else before.number + 1
         with _holding(paths.analyses):
             submission = _submit(paths, paths.analysis_job(number), profile, request, lease, after)
         if before is not None and replaced:  # once the other is taken
             with before.scheduler.active():
-                commands.cancel([replaced])
+                before.scheduler.system.cancel([replaced])
         return submission
 
 
@@ -210,7 +222,7 @@ def _submit(
     intent = intent_for(
         profile,
         identity_of(paths),
-        scheduler_of(profile.slurm_conf).cluster_name,
+        scheduler_of(profile.reached).cluster_name,
         (TaskArray("cpu", name, first=0, count=1),),
         request=request,
         modules="" if folder_of_modules is None else str(folder_of_modules),
@@ -267,6 +279,8 @@ def run(directory: str, number: str, on_end: str = "") -> str:
         # worker processes receive the signal, too, and may end first
         if not processes.received():
             reason, code = _ending(error)
+        elif intent.scheduler == NO_CLUSTER:
+            reason, code = "its scheduler ended the job", UnavailableError.exit_code
         elif time.time() - attempt.last.started < walltime - _LAST_SECONDS:
             attempt.end("interrupted", "", None)
             return arrays.STOPPED

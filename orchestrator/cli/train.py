@@ -279,6 +279,7 @@ def run(
     from manyseed.orchestrator.plans.code import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.plans.stacks import choices
+    from manyseed.orchestrator.submissions.cluster import require_chains
     from manyseed.orchestrator.submissions.profiles import AUTO
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
@@ -308,6 +309,8 @@ def run(
     where = LOCAL if profile is None else str(profile.path)
     if detach and profile is None:
         raise UserError("applies only on a cluster", key="--detach", remedy="give --cluster NAME")
+    if detach and profile is not None:
+        require_chains(profile)
     if profile is None:
         require_packages(
             asked.after, asked.after.cells.join(asked.added, on="cell", how="semi").sort("cell")

@@ -113,6 +113,7 @@ def scheduler(
         yield dask
     elif dask == SLURM:
         profile = of_slurm(cluster or AUTO)
+        require_workers(profile)
         with slurm_workers(folder, profile, workers or WORKERS, report) as client:
             yield client
     elif dask.startswith(ADDRESSES):
@@ -124,11 +125,17 @@ def scheduler(
         require_one_of(dask, known, "not a way to compute", key="--dask")
 
 
+def require_workers(profile: Profile) -> None:
+    """Refuse a profile whose jobs cannot be workers of dask."""
+    remedy = "submit the analysis as a job: leave --dask out"
+    scheduler_of(profile.reached).require_slurm("--dask", "no job works for dask", remedy)
+
+
 def of_slurm(cluster: str) -> Profile:
-    """Return the profile of a cluster that has SLURM."""
+    """Return the profile of a cluster, to submit an analysis to it."""
     # a job may submit jobs, too
     profile = the_one() if cluster == AUTO else choose(cluster)
-    if not available():
+    if (profile is None or profile.template is None) and not available():
         raise UnavailableError("sbatch is not on PATH: is this a SLURM login node?")
     if profile is None:
         remedy = "name one; make it with: manyseed cluster init"
@@ -301,7 +308,7 @@ class _Following:
         self._least = self._wanted = least
         self._cluster, self._client, self._report = cluster, client, report
         self._files, self._jobs = submission.files, submission.noted_jobs().values()
-        self._slurm = scheduler_of(profile.slurm_conf)
+        self._slurm = scheduler_of(profile.reached)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
 

@@ -212,7 +212,8 @@ def _of_task(submission: Submission, task: int) -> Iterator[tuple[Path, str]]:
     files = submission.files.of_attempts(LOG, task)
     files.sort(key=lambda file: file.stat().st_mtime)
     job = submission.noted_jobs().get(task)
-    files += submission.files.printed(job.id) if job else submission.files.printed()
+    name = submission.job_name(task, job.id) if job else "*"
+    files += submission.files.printed(name)
     for file in files:
         if text := read_end(file, _TAIL_BYTES).strip():
             yield file, text
@@ -223,7 +224,7 @@ _ENDED = {
     "stopped": "was stopped",
     "broken": "broke",
     "killed": "was killed",
-    "gone": "is gone, and SLURM knows nothing of it",
+    "gone": "is gone, and its scheduler knows nothing of it",
     "cancelled": "was cancelled",
     "failed": "failed",
     "timeout": "reached its walltime",

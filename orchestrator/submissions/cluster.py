@@ -1,4 +1,4 @@
-"""Jobs of a SLURM cluster: runs cut into tasks, nodes to avoid, and how all jobs are submitted."""
+"""Jobs of a cluster: runs cut into tasks, nodes to avoid, and how all jobs are submitted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from manyseed.orchestrator.errors import UnavailableError, UserError, command, r
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import remember
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
 from manyseed.slurm import ClusterError, ClusterUnavailable, Refused, commands
+from manyseed.slurm.batch import system_of
 from manyseed.slurm.discover import Cluster
 from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile, Resources, gpus_asked
@@ -202,14 +204,21 @@ def require(
         raise refusal(error, profile) from None
 
 
+def require_chains(profile: Profile) -> None:
+    """Refuse a profile whose jobs cannot wait for others."""
+    remedy = "run without --detach, or analyze when the training has ended"
+    scheduler_of(profile.reached).require_slurm("--detach", "no job waits for others", remedy)
+
+
 def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | UnavailableError:
     """Return the error to report when jobs of a profile could not be submitted."""
     if isinstance(error, ClusterUnavailable):
         return UnavailableError(str(error))
     if isinstance(error, ClusterError):
-        check = command("cluster", "check", profile.path)
-        remedy = f"nothing was submitted; fix the profile ({check})"
-        return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
+        check = "" if profile.template else f" ({command('cluster', 'check', profile.path)})"
+        remedy = f"nothing was submitted; fix the profile{check}"
+        name = system_of(profile.reached).name
+        return UserError(f"{name} refuses: {error}", file=profile.path, remedy=remedy)
     if error.option == "folder":
         return UserError(error.reason, file=str(error.value), remedy="rename the folder")
     remedy = 'add it with gres or gpus, or leave out device = "gpu"'
@@ -229,7 +238,7 @@ def copied_secrets(profile: Profile, folder: Path) -> Iterator[str]:
 def intent_for(
     profile: Profile, plan: str, scheduler: str, arrays: tuple[TaskArray, ...], **more: Any
 ) -> Intent:
-    """Return the intent to submit arrays to a profile's cluster, which SLURM calls `scheduler`."""
+    """Return the intent to submit arrays to a profile's cluster, called `scheduler` there."""
     return dataclasses.replace(
         Intent.now(profile.name, plan),
         scheduler=scheduler,
@@ -253,8 +262,8 @@ def submit_arrays(
 ) -> None:
     """Submit the arrays of a submission whose intent is on disk, as `submit_jobs` does.
 
-    What SLURM refuses is told as a user's error; if it took nothing, the folder goes. `again` is
-    the command that submits the rest, for messages. `after`: as in `slurm.arrays.Tasks`.
+    What the scheduler refuses is told as a user's error; if it took nothing, the folder goes.
+    `again` is the command that submits the rest, for messages. `after`: as in `slurm.arrays.Tasks`.
     """
     is_taken = True
     try:
@@ -270,7 +279,8 @@ def submit_arrays(
             raise refusal(error, profile) from None
         submission.files.submitted.touch()
         raise UnavailableError(
-            f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
+            f"{system_of(profile.reached).name} took {len(jobs):,} of "
+            f"{submission.intent.tasks:,} tasks, then refused: "
             f"{error}\n  submit the rest when these are done: {again}"
         ) from None
     finally:
@@ -294,7 +304,7 @@ def submit_jobs(
     array. `check` is called before each array, and raises if this process may submit no more.
     `signal_seconds`: by default `SIGNAL_SECONDS`. `after`, `parallelism`: as in `Tasks`.
     """
-    from manyseed.slurm.arrays import Tasks, submit_array
+    from manyseed.slurm.arrays import Tasks
 
     jobs: dict[int, str] = {}
     comment, submitit = str(submission.folder.absolute()), submission.files.submitit
@@ -313,7 +323,7 @@ def submit_jobs(
             signal_seconds=seconds,
             after=after,
         )
-        submit_array(profile, array.resource, submitit, tasks, note)
+        system_of(profile.reached).submit(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()
 
 

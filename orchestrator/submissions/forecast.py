@@ -25,7 +25,7 @@ from manyseed.orchestrator.submissions.requirements import continuing, require_j
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
-from manyseed.slurm.discover import Cluster, discover
+from manyseed.slurm.discover import Cluster
 from manyseed.slurm.profile import Profile, Resources
 
 
@@ -54,8 +54,9 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
         earlier = [one for one in submissions(paths) if one.cluster == profile.name]
     costs = cost.seconds(change.after, change.observed, change.measuring)
     classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
-    with scheduler_of(profile.slurm_conf).active():
-        discovered = discover()
+    scheduler = scheduler_of(profile.reached)
+    with scheduler.active():
+        discovered = scheduler.system.limits()
     profile, _ = memory.sized(profile, classes, earlier, (), discovered, auto=False)
     shapes = cluster.shapes(profile, classes, discovered, 0)
     identical = change.after.cells.filter("identical")["cell"]
@@ -70,7 +71,9 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     for name in classes:
         resources, shape = profile.resources(name), shapes[name]
         seconds = times.filter(resource=name)["seconds"] / shape.processes
-        room = _room(resources, shape.processes, discovered)
+        room = len(seconds)  # other schedulers than SLURM do not tell what there is
+        if discovered.partitions:
+            room = _room(resources, shape.processes, discovered)
         at_once = max(1, min(len(seconds), resources.parallelism or len(seconds), room))
         longest = float(seconds.max() or 0.0)  # type: ignore[arg-type]
         whole = max(longest, float(seconds.sum()) / at_once)

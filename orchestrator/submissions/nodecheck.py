@@ -13,6 +13,7 @@ from pathlib import Path
 
 from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
@@ -69,7 +70,10 @@ def check(
     `seconds`: longest time to wait for each job. `waiting`: called with a text that says what is
     being waited for.
     """
-    with scheduler_of(profile.slurm_conf).active():
+    scheduler = scheduler_of(profile.reached)
+    remedy = f"try it with: {command('submit', 'DIR', '--cluster', profile.path, '--limit', 10)}"
+    scheduler.require_slurm("NAME", "a cluster is checked by its answers", remedy)
+    with scheduler.active():
         cluster = discover.discover()
         findings = [
             CheckResult("cluster", f"{cluster.name}, SLURM {cluster.version}"),
@@ -124,7 +128,7 @@ def _check_node(
         while state.is_alive and (passed := time.time() - started) < seconds:
             waiting(f"{what}: {job.id} is {state.state} {state.reason}, {passed:.0f} s")
             time.sleep(_ASK_SECONDS)
-            state = scheduler_of(profile.slurm_conf).states([job], fresh=True)[job.id]
+            state = scheduler_of(profile.reached).states([job], fresh=True)[job.id]
         seen = read_record(file, Seen) if file.exists() else None
         log = _last_lines(submission.files.printed_errors(job.id))
         yield from _findings(what, state, seen, resources, log)

@@ -39,7 +39,10 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
             "memory can only be set for jobs on a cluster", key="--memory", value=memory
         )
     try:
-        return profile if memory == AUTO else profile.with_memory(memory)
+        if memory == AUTO:
+            profile.with_memory("1G")  # refused where no amount can be asked for
+            return profile
+        return profile.with_memory(memory)
     except Refused as error:
         raise refused(error, key="--memory") from None
 
@@ -56,7 +59,8 @@ def read(name: str, key: str = "--cluster") -> Profile:
     try:
         return read_profile(file)
     except UnknownOption as error:
-        remedy = "other options of sbatch go into the table extra"
+        of_sbatch = "extra" in error.allowed
+        remedy = "other options of sbatch go into the table extra" if of_sbatch else None
         raise unknown_key(error, file=file, remedy=remedy) from None
     except Refused as error:
         raise refused(error, file=file) from None

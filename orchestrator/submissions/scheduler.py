@@ -1,4 +1,4 @@
-"""The states of a sweep's jobs in SLURM, queried for all jobs at once and not too often."""
+"""The states of a sweep's jobs, queried for all jobs at once and not too often."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.slurm import ClusterError, available, commands, states
+from manyseed.slurm.batch import system_of
+from manyseed.slurm.commands import NO_CLUSTER
+from manyseed.slurm.profile import Template
 from manyseed.slurm.states import JobState
 
 ASK_SECONDS = 15.0
@@ -46,13 +49,15 @@ class Job:
 
 
 class Scheduler:
-    """One SLURM cluster, as this process sees it.
+    """One cluster, as this process sees it.
 
-    `conf`: its configuration file, if the profile names one.
+    `reached`: as in `slurm.profile.Profile`.
     """
 
-    def __init__(self, conf: Path | None) -> None:
-        self._conf = conf
+    def __init__(self, reached: Path | Template | None) -> None:
+        self.is_slurm = not isinstance(reached, Template)
+        self._conf = reached if not isinstance(reached, Template) else None
+        self.system = system_of(reached)
         self._known: dict[str, JobState] = {}
         self._wanted: dict[str, Job] = {}
         self._sought: set[Array] = set()
@@ -62,7 +67,7 @@ class Scheduler:
     def states(
         self, jobs: Iterable[Job], lost: Collection[Array] = (), *, fresh: bool = False
     ) -> dict[str, JobState]:
-        """Return the states of jobs; ``gone`` for those that SLURM does not know, or no longer.
+        """Return the states of jobs; ``gone`` for those that it does not know, or no longer.
 
         `lost`: arrays whose jobs were never recorded; any that are found are returned, too.
         `fresh`: query the scheduler however recently it was queried, and look up each job that it
@@ -103,14 +108,14 @@ class Scheduler:
     ) -> dict[str, JobState]:
         arrays = {job.array for job in jobs.values()} | lost
         found = {name: JobState(name, "", "gone") for name in jobs}
-        if available():  # else the jobs belong to another machine or cluster
+        if self.is_here:  # else the jobs belong to another machine or cluster
             with self.active():
-                found = states.ask(
+                found = self.system.states(
                     jobs,
                     min(array.submitted for array in arrays),
-                    names={array.name for array in lost},
-                    users={array.user for array in arrays},
-                    certain=certain,
+                    {array.name: array.logs for array in lost},
+                    {array.user for array in arrays},
+                    certain,
                 )
         logs = {array.name: array.logs for array in arrays}
         answers = {}
@@ -122,9 +127,19 @@ class Scheduler:
             answers[job] = states.named_for_memory(state, logs[name])
         return answers
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine has the commands of its scheduler."""
+        return available() if self.is_slurm else available(self.system.program)
+
+    def require_slurm(self, key: str, what: str, remedy: str) -> None:
+        """Refuse what only SLURM can do."""
+        if not self.is_slurm:
+            raise UserError(f"{what}: that takes SLURM", key=key, remedy=remedy)
+
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let SLURM's commands talk to this cluster; turn its errors into `UnavailableError`."""
+        """Let commands talk to this cluster; turn its errors into `UnavailableError`."""
         try:
             with commands.speaking_to(self._conf):
                 yield
@@ -143,11 +158,13 @@ class Scheduler:
         """The name of the cluster that is reached from here, perhaps not the intended one."""
         from manyseed.slurm.discover import configuration
 
+        if not self.is_slurm:
+            return NO_CLUSTER
         with self.active():
             return configuration().get("ClusterName", "")
 
 
 @cache
-def scheduler_of(conf: Path | None) -> Scheduler:
+def scheduler_of(reached: Path | Template | None) -> Scheduler:
     """Return the only `Scheduler` of a cluster in this process."""
-    return Scheduler(conf)
+    return Scheduler(reached)

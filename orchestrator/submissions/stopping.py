@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from manyseed.orchestrator.disk.placing import place
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, command
 from manyseed.orchestrator.submissions.scheduler import Scheduler
 from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
 from manyseed.orchestrator.tasks.intent import LOCAL, NOW, PAUSED, STOPPED, skip_cells, stop_request
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.slurm import commands
 
-_Act = Callable[[Iterable[str]], None]
+_Act = Callable[[Scheduler, Iterable[str]], None]
 
 
 def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int, int]:
@@ -27,12 +27,16 @@ def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int
     Fits in flight are finished, however long they take; with `now` they are killed and remain
     missing.
     """
-    return _stop(submissions, NOW if now else STOPPED, commands.cancel)
+    content = NOW if now else STOPPED
+    return _stop(submissions, content, lambda scheduler, jobs: scheduler.system.cancel(jobs))
 
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
     """Stop running tasks and hold waiting ones; return the number of each."""
-    return _stop(submissions, PAUSED, commands.hold)
+    for submission, _ in _on_clusters(submissions):
+        remedy = f"let them end: {command('cancel', submission.folder.parents[1])}; later resume"
+        submission.scheduler.require_slurm("--pause", "waiting tasks cannot be held", remedy)
+    return _stop(submissions, PAUSED, lambda scheduler, jobs: commands.hold(jobs))
 
 
 def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler], bool]) -> None:
@@ -65,18 +69,18 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
         ]
         if idle:
             with submission.scheduler.changing():
-                commands.cancel(idle)
+                submission.scheduler.system.cancel(idle)
         cancelled += len(idle)
     return cancelled
 
 
 def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
     """Limit how many tasks run at once, shared among arrays; return the number of arrays."""
-    alive = [
-        (submission, [task.job_id for task in tasks if task.is_alive and task.job_id])
-        for submission, tasks in _alive(submissions)
-        if submission.cluster != LOCAL
-    ]
+    alive = []
+    for submission, tasks in _on_clusters(submissions):
+        remedy = "set parallelism in the profile, for later submissions"
+        submission.scheduler.require_slurm("--throttle", "tasks cannot be throttled", remedy)
+        alive.append((submission, [task.job_id for task in tasks if task.is_alive and task.job_id]))
     arrays = {job.partition("_")[0] for _, jobs in alive for job in jobs}
     if not arrays:
         raise UserError(
@@ -101,7 +105,7 @@ def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[i
         jobs = [task.job_id for task in _waiting(tasks)]
         if jobs:
             with submission.scheduler.changing():
-                act(jobs)
+                act(submission.scheduler, jobs)
         waiting += len(jobs)
         running += sum(task.is_alive for task in tasks) - len(jobs)
     return running, waiting
@@ -110,6 +114,12 @@ def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[i
 def _waiting(tasks: Iterable[TaskState]) -> list[TaskState]:
     """Return the tasks whose jobs wait in a queue or are held there."""
     return [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
+
+
+def _on_clusters(
+    submissions: Sequence[Submission],
+) -> list[tuple[Submission, list[TaskState]]]:
+    return [(s, tasks) for s, tasks in _alive(submissions) if s.cluster != LOCAL]
 
 
 def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[TaskState]]]:

@@ -46,7 +46,8 @@ from manyseed.orchestrator.tasks.intent import (
 )
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.node import read_jobs, write_jobs
-from manyseed.slurm import available, processes
+from manyseed.slurm import processes
+from manyseed.slurm.commands import NO_CLUSTER
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile
@@ -63,7 +64,7 @@ _ENDS = ("cancelled", "failed", "timeout", "out_of_memory", "node_fail")
 """States that only a scheduler knows; they are recorded for when it no longer answers."""
 
 ELSEWHERE = "on a cluster that is not reached from here"
-UNSEEN = "SLURM shows nothing of it here"
+UNSEEN = "the scheduler shows nothing of it here"
 SILENT = "the cluster does not answer"
 
 
@@ -75,10 +76,10 @@ class TaskState:
     state: str
     """Waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
     process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
-    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
-    Unknown if the scheduler does not answer and no file shows it."""
+    cancelled, or, if its scheduler tells more: failed, timeout, out_of_memory, node_fail,
+    preempted. Unknown if the scheduler does not answer and no file shows it."""
     attempts: tuple[Attempt, ...] = ()  # the last report of each attempt, oldest first
-    job_id: str = ""  # SLURM's job id; empty on this machine and if there is none
+    job_id: str = ""  # the scheduler's job id; empty on this machine and if there is none
     node: str = ""
     note: str = ""  # the node where it runs or last ran, and the scheduler's remark on it
 
@@ -167,9 +168,9 @@ class Submission:
 
     @cached_property
     def scheduler(self) -> Scheduler:
-        """The scheduler of its jobs; only for a submission to SLURM."""
+        """The scheduler of its jobs; only for a submission to a cluster."""
         profile = own_profile(self.intent)
-        return scheduler_of(None if profile is None else profile.slurm_conf)
+        return scheduler_of(None if profile is None else profile.reached)
 
     @cached_property
     def arrays(self) -> dict[int, Array]:
@@ -189,6 +190,13 @@ class Submission:
             number: Job(job, self.arrays[firsts[bisect_right(firsts, number) - 1]])
             for number, job in noted.items()
         }
+
+    def job_name(self, task: int, job_id: str) -> str:
+        """Return what the logs of a task's job are named after."""
+        if self.intent.scheduler != NO_CLUSTER:
+            return job_id
+        array = next(each for each in reversed(self.intent.arrays) if each.first <= task)
+        return f"{array.name}.{task - array.first}"
 
     def jobs(self) -> dict[int, Job]:
         """Return the job of every task that has one.
@@ -432,7 +440,7 @@ class _View:
     @cached_property
     def _is_elsewhere(self) -> bool:
         """Whether the queried scheduler does not have the jobs, or may not show them to us."""
-        if not available():
+        if not self.submission.scheduler.is_here:
             return True
         mine = [job.id for job in self.jobs.values()]
         if any(job in mine and state.state != "gone" for job, state in (self.known or {}).items()):
@@ -442,7 +450,7 @@ class _View:
 
     @cached_property
     def _is_other_cluster(self) -> bool:
-        if not available():
+        if not self.submission.scheduler.is_here:
             return True
         intended = self.submission.intent.scheduler
         return bool(intended) and self.submission.scheduler.cluster_name != intended

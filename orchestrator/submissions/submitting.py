@@ -69,7 +69,7 @@ from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.orchestrator.working.pool import spawned
 from manyseed.orchestrator.working.queue import shards_of, write_shards
 from manyseed.slurm import local
-from manyseed.slurm.discover import Cluster, discover
+from manyseed.slurm.discover import Cluster
 from manyseed.slurm.processes import deferred
 from manyseed.slurm.profile import Profile
 
@@ -188,7 +188,7 @@ def submit(
     Waiting tasks that a pause holds are released. Tasks that were asked to stop are waited for,
     with a message to `report`.
     """
-    scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
+    scheduler = scheduler_of(request.profile.reached) if request.profile else None
 
     def dispensable(other: Scheduler) -> bool:
         # a cluster that does not answer must not block work elsewhere
@@ -245,7 +245,7 @@ def submit(
         require_space(paths, state, groups, rows)
         if scheduler is not None:
             with scheduler.active():
-                discovered = discover()
+                discovered = scheduler.system.limits()
         # what is refused was refused by now, except for what only sbatch knows
         with _taken_back(paths, groups, lease.check):
             choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)

@@ -131,7 +131,7 @@ class Intent:
     tasks: int = 1  # number of runs and of tasks
     workers: int = 0  # number of training processes on this machine; 0 on a cluster
     gpu: str = ""  # on this machine, if a classifier requests a GPU: its model, or ``none``
-    scheduler: str = ""  # SLURM's name for the cluster
+    scheduler: str = ""  # SLURM's name for the cluster, or `slurm.commands.NO_CLUSTER`
     profile: str = ""
     """The absolute path of the profile's file. It only identifies one of the user's own profiles
     and is never opened for any other reason: see `orchestrator.submissions.profiles`."""

@@ -19,6 +19,8 @@ from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
 from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths
 from manyseed.slurm import ClusterError, commands, local
+from manyseed.slurm.commands import NO_CLUSTER
+from manyseed.slurm.processes import JOB_NAME
 
 _FORGIVEN_SECONDS = 24 * 3600.0
 _SUSPECTS = 3
@@ -34,7 +36,7 @@ class Node:
     """The node of an attempt."""
 
     name: str  # SLURM's name for the node
-    job_id: str  # such as ``123_4``; empty on this machine
+    job_id: str  # such as ``123_4``, or the name of its job; empty on this machine
     cores: int  # number of cores that the task may use
     n_gpus: int  # number of GPUs that the scheduler gave to the task; on this machine, all
 
@@ -42,6 +44,9 @@ class Node:
     def here(cls) -> Node:
         """Return the node of this process."""
         env = os.environ
+        if name := env.get(JOB_NAME):  # a profile's commands submitted it
+            cores, n_gpus = local.available_cores(), _n_given(env) or len(gpus())
+            return cls(os.uname().nodename, name, cores, n_gpus)
         array, index = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
         is_job = env.get("SUBMITIT_EXECUTOR") == "slurm" and array is not None
         return cls(
@@ -139,6 +144,8 @@ def keep_away(submission: Path, intent: Intent) -> None:
     nodes = broken_nodes(attempts)
     if must_stop := is_environment(attempts):
         SubmissionPaths(submission).stop.touch()
+    if intent.scheduler == NO_CLUSTER:  # which cannot be told to avoid nodes
+        return
     for array in intent.arrays:
         numbers = range(array.first, array.first + array.count)
         waiting = [jobs[n] for n in numbers if jobs.get(n, "") not in {"", *started}]

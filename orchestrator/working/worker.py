@@ -58,6 +58,7 @@ from manyseed.orchestrator.working.queue import (
     shards_of,
 )
 from manyseed.slurm import processes
+from manyseed.slurm.commands import NO_CLUSTER
 
 _STOP_SECONDS = 60.0  # less than the time that schedulers leave between their signal and the kill
 
@@ -290,6 +291,8 @@ class TaskAttempt:
         finally:
             self.reserve.unlink(missing_ok=True)
             state = "broken" if self.fault else state
+            if state == _INTERRUPTED and self.intent.scheduler == NO_CLUSTER:
+                state = _STOPPED  # only SLURM starts it again
             self._report(state)
         return state
 

@@ -73,3 +73,14 @@ def _place(path: Path, text: str) -> None:
     part = path.with_suffix(".part")
     part.write_text(text)
     part.rename(path)
+
+
+def listen(path: str) -> str:
+    """Wait until asked to end."""
+    stops: list[int] = []
+    processes.on_stop(lambda: stops.append(1))
+    _note(Path(path), "life")
+    while not stops:
+        time.sleep(0.1)
+    _note(Path(path), "stopped")
+    return STOPPED

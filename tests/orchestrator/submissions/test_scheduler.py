@@ -79,8 +79,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def cluster(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster(clock)
     monkeypatch.setattr(commands, "run", cluster.run)
-    for module in ("scheduler", "submission"):
-        monkeypatch.setattr(f"manyseed.orchestrator.submissions.{module}.available", lambda: True)
+    monkeypatch.setattr(schedulers, "available", lambda: True)
     fresh: dict[Path | None, Scheduler] = {}
     monkeypatch.setattr(
         "manyseed.orchestrator.submissions.submission.scheduler_of",
@@ -207,8 +206,7 @@ def test_where_slurm_is_gone_from_path_its_jobs_are_elsewhere(
     from manyseed.slurm import processes
 
     submission = submit(1, submitter=processes.fingerprint(1))
-    for module in ("scheduler", "submission"):
-        monkeypatch.setattr(f"manyseed.orchestrator.submissions.{module}.available", lambda: False)
+    monkeypatch.setattr(schedulers, "available", lambda: False)
     assert [(task.state, task.note) for task in submission.tasks()] == [("killed", ELSEWHERE)]
     assert cluster.asked == []
 

@@ -382,6 +382,8 @@ def _kind(file: Path) -> str:
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
         raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
+    if not file.stat().st_size:
+        raise UserError("is empty", file=file)
     if file.suffix in READERS:
         return "arrays"
     if file.suffix == ".zip":

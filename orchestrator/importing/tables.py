@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import LATER
+from manyseed.jobs.checks import quoted, similar
 from manyseed.jobs.datasets import csvfile
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, nearest
@@ -262,13 +263,32 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
         if set(listed) != set(columns[0]):
             raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
     if columns[0]:
-        return tuple(c.removeprefix(CONFIDENCE) for c in columns[0]), True
+        class_names = tuple(c.removeprefix(CONFIDENCE) for c in columns[0])
+        form = dict(named).get("confidence", f"{CONFIDENCE}{CLASS}")
+        for path in paths:
+            _require_columns(_frame(path, named), class_names, form, path)
+        return class_names, True
     seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
     for path in paths:
         for column, names in seen.items():
             names.update(_frame(path, named)[column].unique().to_list())
         require_apart(seen["truth"], seen["prediction"], "prediction", path)
     return in_order({*seen["truth"], *seen["prediction"]}), False
+
+
+def _require_columns(
+    frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path
+) -> None:
+    """Refuse true classes without a column of confidences, naming one that is nearly so called."""
+    seen = {*frame["truth"].unique().to_list()}
+    for name in sorted(seen - {*class_names}):
+        unseen = [of for of in class_names if of not in seen]
+        column, remedy = form.replace(CLASS, name), nearest(name, class_names)
+        what = f"the true class {quoted(name)} has no column {column}"
+        if near := similar(name, unseen):
+            what = f"no true class is called so, and {quoted(name)} has no column"
+            column, remedy = form.replace(CLASS, near[0]), f"rename it {column}"
+        raise UserError(what, file=path, key=column, remedy=remedy)
 
 
 @lru_cache(maxsize=1)

@@ -216,8 +216,8 @@ def test_what_cannot_be_is_one_message(
 
 
 KINDS: dict[str, Callable[[list[int]], dict[str, Any]]] = {
-    "scores": lambda order: {"scores": SCORES[:1, :, order]},
-    "probabilities": lambda order: {"scores": P[:1, :, order]},
+    "scores": lambda order: {"scores": np.ascontiguousarray(SCORES[:1, :, order])},
+    "probabilities": lambda order: {"scores": np.ascontiguousarray(P[:1, :, order])},
     "labels": lambda order: {"labels": np.argsort(order)[LABELS[:1]]},
     "gaps": lambda order: {"scores": (SCORES[:1, :, order[1]] - SCORES[:1, :, order[0]])},
     "probability": lambda order: {"scores": two_probabilities()[:, :, order[1]]},
@@ -296,3 +296,21 @@ def test_names_of_classes_are_suggested_where_a_file_has_some(tmp_path: Path) ->
         "import", folder, "--out", tmp_path / "sweep", "--key", option, "--probabilities"
     )
     assert done.returncode == 0, done.output
+
+
+@pytest.mark.parametrize("form", ["confidence.{}", "p_{}"])
+def test_a_misspelt_column_is_blamed_and_not_the_class(tmp_path: Path, form: str) -> None:
+    frame = table(0).drop("id").rename({f"p_{name}": form.format(name) for name in NAMES})
+    frame = frame.rename({"true": "truth", "pred": "prediction"})
+    file, option = tmp_path / "d.csv", ["--columns", f"confidence={form.format('{class}')}"]
+    frame.rename({form.format("bee"): form.format("beee")}).write_csv(file)
+    given = option if form == "p_{}" else []
+    code, said = inside("import", file, "--out", tmp_path / "sweep", *given)
+    assert code == 2
+    column = f'{form.format("beee")}: no true class is called so, and "bee" has no column'
+    assert column in " ".join(said.split())
+    assert f"rename it {form.format('bee')}" in said
+    frame.drop(form.format("bee")).write_csv(file)
+    code, said = inside("import", file, "--out", tmp_path / "sweep", *given)
+    assert code == 2
+    assert f'the true class "bee" has no column {form.format("bee")}' in " ".join(said.split())

@@ -39,6 +39,7 @@ from manyseed.orchestrator.importing.classes import (
     require_one_order,
     texts,
 )
+from manyseed.orchestrator.importing.mapping import meant_entries
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     MAX_CLASSES,
@@ -199,7 +200,9 @@ class InMemory:
                     continue
                 remedy = nearest(name, ENTRIES)
                 if self.origin is None:  # a file
-                    remedy += f"\n  or say which is which: --key {_guessed(found)}; {_has(found)}"
+                    remedy += (
+                        f"\n  or say which is which: --key {meant_entries(found)}; {_has(found)}"
+                    )
                 raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
             if own in LARGE and own in entries.values():
                 twice = "holds both scores and logits; give only one of them"
@@ -210,24 +213,6 @@ class InMemory:
 
 def _has(names: Iterable[str]) -> str:
     return f"it holds {', '.join(names)}"
-
-
-_MEANT = {
-    "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
-    "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
-    "class_names": r"class(es)?|(class|label|target)_?(names?|labels?)|names|categories",
-}
-"""How others name entries."""
-
-
-def _guessed(found: Sequence[str]) -> str:
-    """Return entries with the names in the file that seem to be meant."""
-    pairs = []
-    for own, words in _MEANT.items():
-        names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
-        if own not in found and (names or own != "class_names"):
-            pairs.append(f"{own}={names[0] if names else 'NAME'}")
-    return ",".join(pairs) or "NAME=NAME"
 
 
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

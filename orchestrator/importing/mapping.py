@@ -180,6 +180,24 @@ _MEANT = {
 """How others name columns."""
 
 
+_ENTRIES_MEANT = {
+    "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
+    "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
+    "class_names": r"class(es)?|(class|label|target)_?(names?|labels?)|names|categories",
+}
+"""The same of entries of arrays."""
+
+
+def meant_entries(found: Sequence[str]) -> str:
+    """Return an option with the names in a file of arrays that seem to be meant."""
+    pairs = []
+    for own, words in _ENTRIES_MEANT.items():
+        names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
+        if own not in found and (names or own != "class_names"):
+            pairs.append(f"{own}={names[0] if names else 'NAME'}")
+    return ",".join(pairs) or "NAME=NAME"
+
+
 def _is_named(name: str, own: str) -> bool:
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
 

@@ -28,6 +28,7 @@ from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     ImportedRuns,
+    Orders,
     cells_of,
     grid_lines,
     group_of,
@@ -481,7 +482,8 @@ class _Extension:
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                predictions = ImportedRuns(spec, source)
+                orders = Orders(source)
+                predictions = ImportedRuns(spec, source, orders)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
                 repeats, numbers = rows["repeat"].to_list(), rows["row"].to_list()
@@ -499,6 +501,7 @@ class _Extension:
                     )
                 self._require_new(source, spec, rows, crcs)
                 floored += predictions.floored
+                orders.tell()
         return floored
 
     def _recipe(self, source: PredictionFile, spec: GroupSpec) -> int:

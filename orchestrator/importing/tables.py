@@ -124,6 +124,8 @@ def openml(
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
     it, and all of them form the test set. Only one file at a time is held in memory.
     """
+    for read_before in (_frame, _runs):  # maybe from other files of these names
+        read_before.cache_clear()
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
     class_names, has_confidences = _classes(paths, columns)

@@ -314,3 +314,12 @@ def test_a_misspelt_column_is_blamed_and_not_the_class(tmp_path: Path, form: str
     code, said = inside("import", file, "--out", tmp_path / "sweep", *given)
     assert code == 2
     assert f'the true class "bee" has no column {form.format("bee")}' in " ".join(said.split())
+
+
+def test_a_table_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    """In one process, as in a notebook: what was read of it before does not count."""
+    file, columns = tmp_path / "d.csv", {"truth": "true", "confidence": "p_{class}"}
+    for run in range(2):
+        table(run).write_csv(file)
+        sweep = Sweep.import_predictions([file], tmp_path / f"sweep-{run}", columns=columns)
+        assert accuracies(sweep) == pytest.approx(EXPECTED[run : run + 1])

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.crossed import mean_error
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
+from manyseed.analysis.questions.points import place
 from manyseed.analysis.questions.quantiles import normal_quantile
 from manyseed.analysis.questions.question import Answer
 
@@ -431,10 +432,13 @@ def hanging(
     return Hanging((), (), every.size, most)
 
 
-def hangs(found: Hanging, verdict: str, dataset: str, levels: str = "") -> Answer:
+def hangs(
+    found: Hanging, verdict: str, dataset: str, levels: str = "", files: Sequence[str] = ()
+) -> Answer:
     """Say on how many points a verdict hangs.
 
-    `verdict`: such as mlp > xgb. `levels`: of other axes, in words.
+    `verdict`: such as mlp > xgb. `levels`: of other axes, in words. `files`: of the
+    dataset's points, if known.
     """
     name = f"{verdict} on {dataset}{levels}"
     n, of = len(found.index), f"{found.points:,}"
@@ -446,9 +450,10 @@ def hangs(found: Hanging, verdict: str, dataset: str, levels: str = "") -> Answe
         )
     rows = [
         {"dataset": dataset, "verdict": verdict, "index": index, "ahead": ahead}
+        | ({"file": files[index]} if index < len(files) else {})
         for index, ahead in zip(found.index, found.ahead, strict=True)
     ]
-    listed = [f"row {row['index']:,} ({row['ahead']:+.2f})" for row in rows[:_LISTED]]
+    listed = [f"{place(row)} ({row['ahead']:+.2f})" for row in rows[:_LISTED]]
     more = f" and {n - _LISTED:,} more" if n > _LISTED else ""
     return Answer(
         f"{name} hangs on {n:,} of {of} points.",

@@ -532,7 +532,7 @@ def suspects(labels: pl.DataFrame) -> pl.DataFrame:
         labels.with_columns(_rank=rank)
         .group_by("dataset", "index", maintain_order=True)
         .agg(
-            pl.col("truth").first(),
+            pl.col("truth", *(["file"] if "file" in labels.columns else [])).first(),
             _most_frequent(),
             pl.len().alias("classifiers"),
             pl.col("n_runs").sum(),
@@ -561,9 +561,14 @@ def poisson_above(found: int, expected: float) -> float:
     return max(1 - below, 0.0)
 
 
+def place(row: Mapping[str, Any]) -> str:
+    """Return the file of a point, or if it is not known its row of the source."""
+    return row.get("file") or f"row {row['index']:,}"
+
+
 def _listed(rows: pl.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(
-        f"  {row['dataset']}, row {row['index']:,}: {row[column]:.2f}, labelled "
+        f"  {row['dataset']}, {place(row)}: {row[column]:.2f}, labelled "
         f"{row['truth'] or 'variously'}, mostly predicted {row['majority'] or 'variously'}"
         for row in rows.iter_rows(named=True)
     )

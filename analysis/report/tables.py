@@ -12,7 +12,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import below
 from manyseed.analysis.figures.labels import NOTHING, described
-from manyseed.analysis.questions.points import LISTED, wrong_labels
+from manyseed.analysis.questions.points import LISTED, place, wrong_labels
 from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
@@ -141,17 +141,17 @@ def of_points(labels: pl.DataFrame | None, verdicts: Sequence[Answer] = ()) -> l
     ]
     rows = [
         (
-            *(str(row["dataset"]), f"{row['index']:,}", row["why"]),
+            *(str(row["dataset"]), place(row).removeprefix("row "), row["why"]),
             *(row.get(name) or "–" for name in ("truth", "majority")),
             *(number(row.get(name), 2) for name in ("wrong", "flips")),
         )
         for row in (*wrong, *flipping.iter_rows(named=True), *hanging)
     ]
     legend = (
-        f"At most {LISTED} of a kind and dataset. Row: of the source. Always wrong: in nearly all "
-        "runs of all classifiers. Wrong: share of runs, mean over the classifiers, or of the one "
-        "named. Flips: share of pairs of runs of a cell on one test set that predict different "
-        "classes. All points: the table points."
+        f"At most {LISTED} of a kind and dataset. Row: of the source, or its file. Always wrong: "
+        "in nearly all runs of all classifiers. Wrong: share of runs, mean over the classifiers, "
+        "or of the one named. Flips: share of pairs of runs of a cell on one test set that predict "
+        "different classes. All points: the table points."
     )
     heads = ["Dataset", "Row", "Why", "Labelled", "Mostly predicted", "Wrong", "Flips"]
     return [PageTable("points", "Points to look at", legend, heads, 5, rows)] if rows else []

@@ -84,7 +84,8 @@ PLAIN: Mapping[str, str] = {
     r"see --limit|chooses cells that|chooses the cells of|or levels: |name another|give one level|"
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
-    r"no run of \{\}, cell|have different data|has another \{\} than|must have the test points of|"
+    r"no run of \{\}, cell|have different data|import (both|the other) with (the same )?--dataset|"
+    r"has another \{\} than|must have the test points of|"
     r"distinct runs of B as|share no test set|has at least one member": (
         "What a question lacks, and what to ask instead."
     ),

@@ -6,6 +6,7 @@ from manyseed.jobs.datasets.sources import (
     Dataset,
     bare_names,
     fetch,
+    files_of,
     is_fetched,
     load,
     names,

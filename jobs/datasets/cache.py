@@ -32,6 +32,7 @@ HOME_VARIABLE = "MANYSEED_DATA"
 FORMAT = 1
 
 GROUPS, ROLES = "groups.npy", "roles.npy"
+_FILES = "files.json"  # beside what is checked: an earlier version did not write it
 """Files that exist only where rows belong together, and with several official test sets."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
@@ -79,6 +80,15 @@ def checksums(canonical: Mapping[str, Any], home: Path) -> dict[str, str]:
         return {str(name): str(file["sha256"]) for name, file in files}
     except (OSError, *UNLIKE):
         return {}
+
+
+def files_of(canonical: Mapping[str, Any], home: Path) -> list[str]:
+    """Return the file of each sample of a prepared copy; empty if these are not known here."""
+    try:
+        found = json.loads((folder(canonical, home) / _FILES).read_text())
+    except (OSError, *UNLIKE):
+        return []
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
@@ -166,6 +176,9 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
             "shape": array.shape,
             "dtype": array.dtype.str,
         }
+    if samples.files is not None:
+        text = json.dumps(list(samples.files)).encode()
+        place(where / _FILES, lambda file: file.write(text))
     about = {
         "format": FORMAT,
         "origin": dict(provenance),
@@ -175,8 +188,8 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
         "n_official_train": samples.n_official_train,
         "files": files,
     }
-    text = json.dumps(about, indent=1).encode()
-    place(where / "about.json", lambda file: file.write(text))
+    told = json.dumps(about, indent=1).encode()
+    place(where / "about.json", lambda file: file.write(told))
 
 
 def _remove_damaged(canonical: Mapping[str, Any], home: Path) -> None:

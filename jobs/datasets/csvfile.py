@@ -151,6 +151,8 @@ def _with_texts(
 
 def _what_is_wrong(content: bytes, separator: str) -> str:
     """Return what keeps a table from being read: the first row that does not fit its names."""
+    if not content.strip():
+        return "it is empty"
     rows = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=separator)
     try:
         names = next(rows, [])

@@ -103,7 +103,7 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
             raise DamagedData(f"{path} {error}") from error
     flat = X.reshape(len(y), -1)
     cardinality = np.zeros(flat.shape[1], dtype=np.int32)
-    return Samples(flat, y, cardinality, names, folder.shape, folder.n_train)
+    return Samples(flat, y, cardinality, names, folder.shape, folder.n_train, files=folder.names)
 
 
 def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -209,6 +209,8 @@ class Samples:
         Where rows belong together, the group of each, from 0.
     roles : uint8 array (set, sample) or None
         With several official test sets, the role of each sample in them (`split.Roles`).
+    files : sequence of str or None
+        The file of each sample, where each has one; not known of a prepared copy that is read.
     """
 
     X: NDArray[Any]
@@ -219,6 +221,7 @@ class Samples:
     n_official_train: int | None = None
     groups: NDArray[np.int64] | None = None
     roles: NDArray[np.uint8] | None = None
+    files: Sequence[str] | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:

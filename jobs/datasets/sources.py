@@ -235,6 +235,11 @@ def is_fetched(canonical: Mapping[str, Any], home: Path | None = None) -> bool:
     return not needs_fetching(canonical) or cache.is_complete(canonical, home or cache.data_home())
 
 
+def files_of(canonical: Mapping[str, Any]) -> list[str]:
+    """Return the file of each row, where each has one that is known on this machine."""
+    return cache.files_of(canonical, cache.data_home()) if "digest" in canonical else []
+
+
 def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
     """Make the prepared copy of a dataset, unless a sound one is there.
 

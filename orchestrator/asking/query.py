@@ -18,6 +18,7 @@ from manyseed.orchestrator.computing.tables import (
     DEE,
     EFFECTS,
     OF_EFFECT,
+    POINTS,
     TACE,
     UNCERTAINTY,
     Analysis,
@@ -29,6 +30,7 @@ from manyseed.orchestrator.computing.tables import (
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
 from manyseed.orchestrator.errors import UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
 """Columns with a run's address, as `show` and `rerun` take it, by the column they require."""
@@ -166,6 +168,8 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
                     for name, part in zip(chosen, parts, strict=True)
                 ]
             result = pl.concat(parts, how="diagonal_relaxed")
+    if question.table == POINTS and not question.columns and len(sweeps) == 1:
+        result = with_files(result, *sweeps.values())
     if question.sort:
         name = question.sort.removeprefix("-")
         require_column(name, result.columns, "--sort")
@@ -234,6 +238,28 @@ def how(paths: SweepPaths | None, table: str) -> str:
     if calibrated and paths and (reasons := of_probabilities(Analysis.read(paths))):
         return " ".join(reasons)
     return further(table, paths)
+
+
+FILE = "file"
+
+
+def with_files(points: pl.DataFrame, tables: Results) -> pl.DataFrame:
+    """Return rows with the columns dataset and index with the file of each point, where known."""
+    from manyseed.jobs import datasets  # other tables do not need it
+
+    if tables.plan is None or not {"dataset", "index"} <= {*points.columns}:
+        return points
+    plan = Plan.read(tables.plan)
+    cells = plan.all_cells.unique("dataset", keep="first").select("dataset", "cell")
+    files = {name: datasets.files_of(plan.cell(cell).dataset) for name, cell in cells.iter_rows()}
+    if not any(files.values()):
+        return points
+    found = [
+        files[name][index] if index < len(files.get(name, ())) else None
+        for name, index in points.select(pl.col("dataset").cast(pl.String), "index").iter_rows()
+    ]
+    column = pl.Series(FILE, found, dtype=pl.String)
+    return points.insert_column(points.columns.index("index") + 1, column)
 
 
 def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:

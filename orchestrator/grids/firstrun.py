@@ -41,7 +41,8 @@ class FirstRun:
 
     `absent` are classifiers that lack a package here, `steady` those of `models` that draw no
     random number. `epochs` of each network are as many as there is time for, at most the default.
-    `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed.
+    `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed. `problem`
+    is why none could be.
     """
 
     models: Sequence[str]
@@ -52,10 +53,15 @@ class FirstRun:
     epochs: Mapping[str, int] = field(default_factory=dict)
     rows: int = 0
     seconds: float = 0.0
+    problem: str = ""
 
     @property
     def told(self) -> str:
-        """How long it takes, in a sentence."""
+        """How long it takes, or why that is not known, in a sentence; empty if no fit was tried."""
+        if self.problem:
+            return f"No fit could be timed; mend this before planning: {self.problem}"
+        if not self.seconds:
+            return ""
         minutes = max(1, round(self.seconds / 60))
         return f"A fit was timed: the first run takes about {minutes} min on {_CORES} cores"
 
@@ -76,8 +82,8 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
             resolved = {name: classifiers.resolve(name, {}, info) for name in models}
     except classifiers.Unsuitable as error:
         raise refused(error, key="MODEL", value=model) from None
-    except Refused:  # such as weights that are not there yet; planning says what to do
-        return FirstRun(models, absent, (), usual)
+    except Refused as error:  # such as weights that are not there yet; planning says what to do
+        return FirstRun(models, absent, (), usual, problem=str(error).partition("\n")[0])
     steady = [name for name, each in resolved.items() if not each.consumes]
     networks = [] if is_own else [name for name in models if resolved[name].epochs]
     if any(map(classifiers.lacking, models)):

@@ -331,6 +331,7 @@ class _Rest:
     def __init__(self, table: dict[str, Any]) -> None:
         self.table = table
         self.stand_in = set[int]()
+        self._misspelt = set[tuple[str, ...]]()
         grids = table.get("grid")
         self._numbers = [*range(len(grids))] if isinstance(grids, list) else []
 
@@ -344,6 +345,9 @@ class _Rest:
         """Return whether an error is of one grid's list or of a table, not of what is left."""
         key = error.key or ""
         grid = _GRID.match(key)
+        *table, name = map(str, location_of(key)) if key else ("",)
+        if any(similar(left[-1], [name]) for left in self._misspelt if [*left[:-1]] == table):
+            return False  # it is lacking, as what was meant by it is left out
         is_stand_in = int(grid[1]) in self.stand_in if grid else bool(self.stand_in)
         if is_stand_in and not key.startswith("dataset."):
             return error.message.startswith("unknown")
@@ -364,6 +368,8 @@ class _Rest:
             return self._leave_out_of_grid(place, inner[1:], error.value)
         if first in _TABLES_OF_USERS and inner:
             is_unknown = error.message == "unknown key"
+            if is_unknown:
+                self._misspelt.add((first, *map(str, inner)))
             self._leave_out_of_table(first, [*map(str, inner)], is_unknown=is_unknown)
             return True
         if first in ("name", "seed"):

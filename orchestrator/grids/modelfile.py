@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.classifiers.record import Form
+from manyseed.jobs.own.estimator import SEEDS
 from manyseed.orchestrator.errors import (
     UserError,
     nearest,
@@ -131,7 +132,7 @@ def _objects(statements: Sequence[ast.stmt]) -> dict[str, ast.expr]:
 
 
 def _is_made(value: ast.expr) -> bool:
-    """Return whether a call looks like one of a class, or of scikit-learn's ``make_pipeline``."""
+    """Return whether it is a call, as of a class, or of scikit-learn's ``make_pipeline``."""
     name = _called(value).rpartition(".")[2]
     return name[:1].isupper() or name == "make_pipeline"
 
@@ -149,6 +150,48 @@ def _is_object(name: str, value: ast.expr, model: str) -> UserError:
         value=model,
         remedy=f"write a function that returns it: def build(): return {shown}",
     )
+
+
+def space(table: Mapping[str, object]) -> dict[str, object]:
+    """Return a range for a parameter of the model, if its source shows one."""
+    ((form, entry),) = table.items()
+    module, _, name = str(entry).partition(":")
+    file = Path(f"{module.replace('.', '/')}.py")
+    if form == "module":
+        return {"lr": _LEARNING_RATE}
+    if form == "command" or not file.is_file():
+        return {}
+    nodes = [each for each in _statements(file, str(entry)) if getattr(each, "name", "") == name]
+    if form == "train":
+        parts = [each for node in nodes for each in ast.walk(node)]
+        keys = [ast.unparse(each.slice) for each in parts if isinstance(each, ast.Subscript)]
+        return {"lr": _LEARNING_RATE} if "'lr'" in keys else {}
+    if nodes and isinstance(nodes[0], ast.ClassDef):
+        nodes = [each for each in nodes[0].body if getattr(each, "name", "") == "__init__"]
+    for parameter, value in _defaults(nodes[0]) if nodes else ():
+        if parameter in (*SEEDS, *_NO_HPARAMS) or value <= 0:
+            continue
+        if isinstance(value, int):
+            return {parameter: {"low": max(1, value // 4), "high": 4 * value, "default": value}}
+        limits = {"low": value / 10, "high": 10 * value, "default": value}
+        return {parameter: {**limits, "log": True}}
+    return {}
+
+
+def _defaults(function: ast.stmt) -> Iterator[tuple[str, int | float]]:
+    """Yield parameters that are numbers by default, with these."""
+    if isinstance(function, ast.FunctionDef):
+        given = function.args
+        listed = [*given.posonlyargs, *given.args][::-1]
+        pairs = [*zip(listed, given.defaults[::-1], strict=False)][::-1]
+        for parameter, default in (*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
+            value = default.value if isinstance(default, ast.Constant) else None
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                yield parameter.arg, value
+
+
+_LEARNING_RATE = {"low": 1e-4, "high": 1.0, "default": 0.01, "log": True}
+_NO_HPARAMS = ("verbose", "verbosity", "n_jobs", "n_threads", "num_threads", "nthread")
 
 
 def _likeliest(found: Sequence[_Definition]) -> str:
@@ -200,7 +243,19 @@ def _form(node: ast.stmt) -> Form | None:
     names = {each.arg for each in _parameters(function)}
     if "X_test" in names:
         return "train"
-    return "module" if "shape" in names else None
+    if "shape" in names:
+        return "module"
+    is_factory = isinstance(node, ast.FunctionDef) and _maybe(node) and _returns_made(node)
+    return "estimator" if is_factory else None
+
+
+def _returns_made(node: ast.FunctionDef) -> bool:
+    """Return whether a function returns what a class makes."""
+    made = {name for name, value in _objects(node.body).items() if _is_made(value)}
+    values = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value]
+    return any(
+        _is_made(each) or (isinstance(each, ast.Name) and each.id in made) for each in values
+    )
 
 
 def _parameters(function: ast.stmt | None) -> list[ast.arg]:

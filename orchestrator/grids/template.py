@@ -36,7 +36,7 @@ from manyseed.orchestrator.errors import (
     toml_value,
 )
 from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
-from manyseed.orchestrator.grids.modelfile import PROGRAMS, entry_point, model_table
+from manyseed.orchestrator.grids.modelfile import PROGRAMS, entry_point, model_table, space
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
@@ -106,7 +106,7 @@ def sweep_file(
     first = first_run(described.info, model, table)
     asked = [f"  {question}" for question in (*_questions(described), *_fewer_epochs(first))]
     told = ["Please check:", *asked] if asked else []
-    told += [first.told] if first.seconds else []
+    told += [first.told] if first.told else []
     yielded = _lines(
         described, first, table, _free(_plain(name or described.name) or "sweep"), file
     )
@@ -202,6 +202,8 @@ def _returned(data: str) -> Mapping[str, Any] | None:
 
 def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]) -> _Data:
     """Return the dataset in a file; `given` holds the options that are already known."""
+    if path.is_file() and not path.stat().st_size:
+        raise UserError("is empty", key="DATA", value=data)
     columns, unreadable = _columns(path)
     if columns and path.suffix == ".npz" and "X" not in (held := _names_in(path)):
         remedy = f"save the rows as X and the classes as y; it has {some(held, _SHOWN)}"
@@ -401,7 +403,8 @@ def _lines(
             yield f"# scores  = {toml_value(usual)}          # {remark}"
         offered = {"timeout": 600, "encode": "dense"} if "command" in table else {"params": {}}
         yield from (f"# {_line(key, value, TABLE[key].about)}" for key, value in offered.items())
-        yield "# space   = { lr = { low = 1e-4, high = 1.0, default = 0.01, log = true } }"
+        if ranges := space(table):
+            yield f"# space   = {toml_value(ranges)}"
 
 
 def _grid(

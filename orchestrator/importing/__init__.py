@@ -34,8 +34,8 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.mapping import Pattern
-from manyseed.orchestrator.importing.matching import add_runs, joined, pair_of
+from manyseed.orchestrator.importing.mapping import CLASS, Pattern
+from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Entries,
@@ -44,7 +44,6 @@ from manyseed.orchestrator.importing.predictions import (
     unreadable,
 )
 from manyseed.orchestrator.importing.tables import (
-    CLASS,
     OWN,
     exported,
     is_exported,
@@ -131,6 +130,7 @@ def import_predictions(
     """
     require_one_of(probability, PROBABILITIES, "unknown", key="--probability")
     asked = cast(Probability, probability)
+    is_dataset_given = dataset is not None
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
@@ -217,21 +217,21 @@ def import_predictions(
                 None if runs is None else Path(runs),
                 scratch,
             )
-            keys = key or NOTHING
-            entries = [
-                _with(
-                    entries_of(
-                        *(opened_as_held(file, scratch, stack, keys), more, names, asked),
-                        probabilities,
-                    ),
-                    {} if isinstance(file, InMemory) else of_paths.get(file, {}),
-                )
-                for file, names in named
-            ]
+            classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
+            entries = []
+            for one, names in named:
+                held = opened_as_held(one, scratch, stack, key or NOTHING)
+                of = names.dataset or held.file.stem
+                each = entries_of(held, more, names, asked, probabilities, classes.get(of, ()))
+                classes.setdefault(of, each.class_names)
+                found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
+                entries.append(_with(each, found))
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
         are_joined = kind == "arrays" or (kind == "table" and pattern is not None)
-        return write(joined(sources) if are_joined else sources, directory)
+        if are_joined:
+            sources = joined(sources, is_dataset_given=is_dataset_given)
+        return write(sources, directory)
 
 
 def _names(found: Mapping[str, Any], dataset: str | None, classifier: str | None) -> Names:
@@ -382,6 +382,8 @@ def _kind(file: Path) -> str:
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
         raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
+    if not file.stat().st_size:
+        raise UserError("is empty", file=file)
     if file.suffix in READERS:
         return "arrays"
     if file.suffix == ".zip":

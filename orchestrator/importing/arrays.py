@@ -39,6 +39,7 @@ from manyseed.orchestrator.importing.classes import (
     require_one_order,
     texts,
 )
+from manyseed.orchestrator.importing.mapping import meant_entries
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     MAX_CLASSES,
@@ -199,7 +200,9 @@ class InMemory:
                     continue
                 remedy = nearest(name, ENTRIES)
                 if self.origin is None:  # a file
-                    remedy += f"\n  or say which is which: --key {_guessed(found)}; {_has(found)}"
+                    remedy += (
+                        f"\n  or say which is which: --key {meant_entries(found)}; {_has(found)}"
+                    )
                 raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
             if own in LARGE and own in entries.values():
                 twice = "holds both scores and logits; give only one of them"
@@ -210,23 +213,6 @@ class InMemory:
 
 def _has(names: Iterable[str]) -> str:
     return f"it holds {', '.join(names)}"
-
-
-_MEANT = {
-    "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
-    "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
-}
-"""How others name entries."""
-
-
-def _guessed(found: Sequence[str]) -> str:
-    """Return entries with the names in the file that seem to be meant."""
-    pairs = []
-    for own, words in _MEANT.items():
-        names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
-        if own not in found:
-            pairs.append(f"{own}={names[0] if names else 'NAME'}")
-    return ",".join(reversed(pairs)) or "NAME=NAME"
 
 
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -318,11 +304,13 @@ def entries_of(
     names: Names,
     probability: Probability,
     probabilities: bool,
+    classes: Sequence[str] = (),
 ) -> Entries:
     """Return the entries of a file of arrays, or of arrays in memory.
 
     `more`: entries from other files: y_true and attributes of runs. `probability` and
-    `probabilities`: how scores become probabilities; whether they already are.
+    `probabilities`: how scores become probabilities; whether they already are. `classes`: the order
+    in which to return the file's classes, if these are its names.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:
@@ -361,11 +349,18 @@ def entries_of(
     class_names = _class_names(given, array, key, path)
     if key == "scores" and not probabilities and probability != "none":
         _require_no_probabilities(array, path)
+    y_true, order = given["y_true"], np.arange(0)
+    if class_names != tuple(classes) and {*class_names} == {*classes}:
+        order = np.array([class_names.index(name) for name in classes])
+        y_true = np.array(class_names)[codes(np.asarray(y_true), class_names, "y_true", path)]
 
     def read(positions: Positions) -> Predicted:
         values = array[positions]
         if key == "labels":
-            return Predicted(codes(values, class_names, key, path)[:, None], None)
+            label = codes(values, class_names, key, path)
+            return Predicted((np.argsort(order)[label] if order.size else label)[:, None], None)
+        if order.size:
+            values = _ordered(values, order, probabilities)
         if probabilities:
             return predicted(values, partial(_no_probabilities, path, positions))
         if probability == "ovr" and values.shape[2:] == (2,):
@@ -377,10 +372,10 @@ def entries_of(
     return Entries(
         file=path,
         names=names,
-        class_names=class_names,
+        class_names=tuple(classes) if order.size else class_names,
         n_runs=n_runs,
         n_samples=n_samples,
-        y_true=given["y_true"],
+        y_true=y_true,
         read=read,
         attributes={name: given[name] for name in ATTRIBUTES if name in given},
         test_index=np.asarray(given["test_index"]) if "test_index" in given else None,
@@ -388,6 +383,15 @@ def entries_of(
         are_probabilities=probabilities,
         origin=held.origin,
     )
+
+
+def _ordered(values: NDArray[Any], order: NDArray[np.intp], probabilities: bool) -> NDArray[Any]:
+    """Return scores with their classes in another order; of two, gaps or probabilities of one."""
+    if values.ndim == 3:
+        return values[..., order]
+    if not probabilities:
+        return -values
+    return np.stack([values, 1 - np.minimum(values.astype(np.float64), 1)], axis=2)
 
 
 def _is_one_hot(y_true: NDArray[Any]) -> bool:

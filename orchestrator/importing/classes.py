@@ -211,3 +211,63 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
             remedy="labels are indices of classes from 0; name all classes with class_names",
         )
     return values
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order of the classes in which predictions are far better than in the one they have.
+
+    `classes`: for each class that is predicted, the one that is meant. `given` and `better`: mean
+    recall of the classes as they are, and so.
+    """
+
+    classes: tuple[int, ...]
+    given: float
+    better: float
+
+
+def better_order(
+    truth: NDArray[np.integer[Any]], label: NDArray[np.integer[Any]], n_classes: int
+) -> Order | None:
+    """Return the order of classes in which a run's predictions are far better, if there is one.
+
+    It is the assignment of predicted to true classes with the highest mean recall, which must be
+    the same on each half of the points, 0.1 better, and beyond chance by 4 standard errors; each
+    class must have 10 points. Mean recall, as it is 1 / n_classes in every order if predictions do
+    not depend on the true class, however often each is predicted.
+
+    `truth` and `label`: indices of classes (sample,).
+    """
+    if not 2 <= n_classes <= _MOST_ORDERED:
+        return None
+    by_class, places = np.argsort(truth, kind="stable"), []
+    counts = np.zeros((2, n_classes, n_classes))
+    for half in (0, 1):
+        rows = by_class[half::2]
+        np.add.at(counts[half], (truth[rows], label[rows]), 1)
+        places.append(_assigned(counts[half]))
+    both = counts.sum(axis=0)
+    n, every, place = both.sum(axis=1), np.arange(n_classes), _assigned(both)
+    if n.min() < _FEWEST_POINTS or any((place != each).any() for each in places):
+        return None
+    kept, moved = both[every, every], both[every, place]
+    given, better = float((kept / n).mean()), float((moved / n).mean())
+    either = np.where(place == every, 0, (kept + moved + 1) / (n + 1))
+    error = np.sqrt(((either - ((moved - kept) / (n + 1)) ** 2) / n).sum()) / n_classes
+    if better - given < _FAR_BETTER or better - given < _BEYOND_CHANCE * error:
+        return None
+    return Order(tuple(np.argsort(place).tolist()), given, better)
+
+
+_MOST_ORDERED = 100  # classes
+_FEWEST_POINTS = 10
+_FAR_BETTER = 0.1
+_BEYOND_CHANCE = 4.0
+
+
+def _assigned(counts: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the predicted class that stands for each true class, by mean recall."""
+    from scipy.optimize import linear_sum_assignment
+
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return np.asarray(linear_sum_assignment(shares, maximize=True)[1])

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
+from manyseed.analysis.counts import some
 from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.importing.classes import Predicted, as_kept
+from manyseed.orchestrator.importing.classes import Order, Predicted, as_kept, better_order
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     Positions,
@@ -39,6 +41,9 @@ from manyseed.orchestrator.store.testsets import write_splits
 
 BLOCK_BYTES = 2**26
 """Size of the predictions, as float32, that are read at once; a single run may be larger."""
+_MOST_LOOKED_AT = 20  # runs
+_SHOWN = 10  # classes in a message
+_RECALLS = ("given", "better")
 _BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at once
 
 
@@ -48,22 +53,53 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
     (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
     """
-    floored, length = 0, group.spec.shard_length
+    floored, length, orders = 0, group.spec.shard_length, Orders(source)
     for number in range(group.shards):
-        shard = _ImportedShard(group, source, recipe)
+        shard = _ImportedShard(group, source, recipe, orders)
         shard.write(number, order[number * length : (number + 1) * length])
         floored += shard.predictions.floored
+    orders.tell()
     return floored
+
+
+class Orders:
+    """Whether another order of the classes would make the first runs of a source far better."""
+
+    def __init__(self, source: PredictionFile) -> None:
+        self._source, self._repeats = source, source.runs["repeat"].to_numpy()
+        self._found: list[Order | None] = []
+
+    def add(self, position: int, label: NDArray[np.integer[Any]]) -> None:
+        """Look at a run's labels (sample,), unless there were enough or one that speaks against."""
+        if len(self._found) < _MOST_LOOKED_AT and None not in self._found:
+            truth = self._source.y_true[self._repeats[position]]
+            names = self._source.class_names
+            self._found.append(better_order(truth, label.astype(np.intp), len(names)))
+
+    def tell(self) -> None:
+        """Warn if every run speaks for one other order."""
+        found = [each for each in self._found if each is not None]
+        orders = {each.classes for each in found}
+        if len(found) < len(self._found) or len(orders) != 1:
+            return
+        (order,), names = orders, self._source.class_names
+        given, better = (np.mean([getattr(each, name) for each in found]) for name in _RECALLS)
+        warn(
+            f"{self._source.file.name}: {self._source.classifier} has the mean recall {given:.2f}, "
+            f"and would have {better:.2f} with its classes in the order "
+            f"{some([names[number] for number in order], _SHOWN)}. Are scores, or indices of "
+            "labels, in the order of the classes? class_names gives it."
+        )
 
 
 class ImportedRuns:
     """The predictions of a source, as training would have returned them, read in blocks.
 
-    `spec`: their group.
+    `spec`: their group. `orders`: looks at their labels.
     """
 
-    def __init__(self, spec: GroupSpec, source: PredictionFile) -> None:
-        self._spec, self._source = spec, source
+    def __init__(self, spec: GroupSpec, source: PredictionFile, orders: Orders) -> None:
+        self._spec, self._source, self._orders = spec, source, orders
         self.floored = 0
 
     def of(self, positions: Positions) -> Iterator[tuple[int, int, Prediction]]:
@@ -84,15 +120,16 @@ class ImportedRuns:
                         key=f"run {position}",
                         remedy="leave out such runs, or import labels instead of scores",
                     )
+                self._orders.add(position, prediction.label[-1])
                 yield start + offset, position, prediction
 
 
 class _ImportedShard:
     """One shard while it is being written."""
 
-    def __init__(self, group: Group, source: PredictionFile, recipe: int) -> None:
+    def __init__(self, group: Group, source: PredictionFile, recipe: int, orders: Orders) -> None:
         self.group, self.spec, self.source = group, group.spec, source
-        self.recipe, self.predictions = recipe, ImportedRuns(group.spec, source)
+        self.recipe, self.predictions = recipe, ImportedRuns(group.spec, source, orders)
         self.numbers = {
             array.name: encoding.filled(self.spec, array, self.spec.shard_length)
             for array in self.spec.arrays

@@ -1,13 +1,14 @@
-"""What paths of files say of the predictions in them, and maps: options of imports in a file."""
+"""What others' names mean: of paths, columns and entries; and maps, options in a file."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 
@@ -16,6 +17,8 @@ from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
 
+Columns = tuple[tuple[str, str], ...]
+"""Pairs of a column's name here and in a file; further columns are then not read."""
 Values = tuple[tuple[str, Any], ...]
 """Columns that a file lacks, and their one value: what its path says."""
 
@@ -190,3 +193,194 @@ def options_of(file: Path | None, options: Mapping[str, Any]) -> Iterator[None]:
         raise UserError(
             message, file=place, key=key, value=error.value, remedy=remedy or None
         ) from None
+
+
+CLASS = "{class}"
+"""Stands for the class in the names of confidences that a user gives."""
+
+_MEANT = {
+    "truth": r"true|gold|gt|actual|expected|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
+    "prediction": r"(y_?)?(pred|hat).*|output",
+    "run": r"(random_?|model_?)?seeds?|runs?_?(id|idx|index|no|nr|number)?"
+    r"|rep(lica(te)?)?s?|trials?",
+    "row_id": r"ids?|idx|index|indices|rows?|samples?|points?|examples?|instances?|images?|files?"
+    r"|paths?|file_?names?"
+    r"|(row|sample|point|example|instance|image|test|item|data)_?(id|idx|index|no|nr|number|name)",
+}
+"""How others name columns."""
+
+
+_ENTRIES_MEANT = {
+    "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
+    "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
+    "class_names": r"class(es)?|(class|label|target)_?(names?|labels?)|names|categories",
+}
+"""The same of entries of arrays."""
+
+
+def meant_entries(found: Sequence[str]) -> str:
+    """Return an option with the names in a file of arrays that seem to be meant."""
+    pairs = []
+    for own, words in _ENTRIES_MEANT.items():
+        names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
+        if own not in found and (names or own != "class_names"):
+            pairs.append(f"{own}={names[0] if names else 'NAME'}")
+    return ",".join(pairs) or "NAME=NAME"
+
+
+def _is_named(name: str, own: str) -> bool:
+    return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
+
+
+def _can_be_id(column: pl.Series) -> bool:
+    return column.dtype == pl.String or column.dtype.is_integer()
+
+
+def meant_columns(frame: pl.DataFrame) -> str:
+    """Return an option with the names in a table that seem to be meant."""
+    given = {"truth": "correct" if "correct" in frame.columns else "truth"}
+    parts = []
+    for own in ("truth", "prediction"):
+        if given.get(own, own) not in frame.columns:
+            names = [name for name in frame.columns if _is_named(name, own)]
+            given[own] = names[0] if names else "NAME"
+            parts.append(f"{own}={given[own]}")
+    if given["truth"] in frame.columns:
+        classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
+        forms = dict.fromkeys(
+            name.replace(one, CLASS) for name in frame.columns for one in classes if one in name
+        )
+        for form in forms:
+            if all(form.replace(CLASS, one) in frame.columns for one in classes):
+                parts.append(f"confidence='{form}'")
+                break
+    others = [name for name in frame.columns if name not in given.values()]
+    of_run: list[str] = [name for name in ("repeat", "run") if name in frame.columns]
+    if "run" not in frame.columns:
+        named = [name for name in others if _is_named(name, "run")]
+        of_run += [name for name in named if _numbers_some(frame[name])][:1]
+        parts += [f"run={name}" for name in of_run if name != "repeat"]
+    if "row_id" not in frame.columns and (row_id := _row_id(frame, others, of_run)):
+        parts.append(f"row_id={row_id}")
+    return ",".join(parts) or "OURS=THEIRS"
+
+
+def _is_id(values: pl.Series) -> bool:
+    return values.dtype == pl.String or values.dtype.is_integer()
+
+
+def _numbers_some(values: pl.Series) -> bool:
+    """Return whether whole numbers are fewer than rows, and more than one."""
+    return values.dtype.is_integer() and 1 < values.n_unique() < len(values)
+
+
+def _row_id(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) -> str | None:
+    """Return the column that is named like ids of rows and has each once in a run, if any."""
+    meant = [name for name in names if name not in of_run and _is_named(name, "row_id")]
+    return next(
+        (
+            name
+            for name in meant
+            if _is_id(frame[name]) and not frame.select(*of_run, name).is_duplicated().any()
+        ),
+        None,
+    )
+
+
+def require_told_apart(
+    frame: pl.DataFrame, used: Mapping[str, str], option: Mapping[str, str], file: Path
+) -> None:
+    """Refuse a table whose unread columns tell runs or rows apart, which would count as others.
+
+    `used`: our names of the columns that are read; `option`: as the user gave them.
+    """
+    of = {own: theirs for theirs, own in used.items()}
+    truth = of.get("truth", of.get("correct"))
+    if truth is None:  # a form of its own, refused elsewhere
+        return
+    of_run = [of[own] for own in ("repeat", "run") if own in of]
+    first = [pl.col(name) == frame[name][0] for name in of_run]
+    one = frame.filter(*first) if first else frame
+    unread = [name for name in frame.columns if name not in used]
+
+    def refuse(name: str, why: str, added: Mapping[str, str]) -> NoReturn:
+        raise _unread(name, why, file, {**option, **added} if added else {})
+
+    for name in unread:
+        if _tells_runs(one, name, truth):
+            n = one[name].n_unique()
+            why = f"its {n:,} values tell runs apart, and all their rows would count as one run's"
+            added = {}
+            if "run" not in of and one[name].dtype.is_integer():
+                added = {"run": name}
+                if "row_id" not in of and (row_id := _row_id(frame, unread, [*of_run, name])):
+                    added |= {"row_id": row_id}
+            refuse(name, why, added)
+    if "row_id" in of:
+        return
+    for name in unread:
+        if (n := _tells_rows(one, name, truth)) > 1:
+            why = f"each of its values stands in {n:,} rows, as ids of test points do in {n:,} runs"
+            refuse(name, why, {"run": of.get("run", "NAME"), "row_id": name})
+        if of_run and "fold" not in of and _are_shuffled(frame, name, of_run):
+            refuse(name, _SHUFFLED, {"row_id": name})
+
+
+_SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
+
+
+def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
+    given = shlex.quote(",".join(f"{own}={theirs}" for own, theirs in option.items()))
+    remedy = f"read it: --columns {given}" if option else "import a file for each of its values"
+    remedy += "; or take the column out of the file if it says nothing of this kind"
+    return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
+
+
+def require_same_order(
+    frame: pl.DataFrame, other: pl.DataFrame, unread: Sequence[str], option: Columns, file: Path
+) -> None:
+    """Refuse a file whose rows are those of another's run in another order, by an unread column."""
+    for name in unread:
+        if name not in other.columns or frame[name].dtype != other[name].dtype:
+            continue
+        both = pl.concat(
+            each.select(name, file=pl.lit(number)) for number, each in enumerate((frame, other))
+        )
+        if _are_shuffled(both, name, ["file"]):
+            raise _unread(name, _SHUFFLED, file, {**dict(option), "row_id": name})
+
+
+def _tells_runs(one: pl.DataFrame, name: str, truth: str) -> bool:
+    """Return whether the rows with each value have the same true classes, or its name says so."""
+    values = one[name]
+    if values.dtype.is_nested() or not 1 < values.n_unique() < len(values):
+        return False
+    if _is_named(name, "run") and values.dtype.is_integer():
+        return True
+    if values.value_counts()["count"].n_unique() > 1 or one[truth].n_unique() == 1:
+        return False
+    return one.group_by(name).agg(pl.col(truth).sort())[truth].n_unique() == 1
+
+
+def _tells_rows(one: pl.DataFrame, name: str, truth: str) -> int:
+    """Return in how many rows each value stands if these look like one test point; 0 otherwise."""
+    values = one[name]
+    if not _is_id(values) or not one[truth].n_unique() < (n := values.n_unique()) < len(values):
+        return 0
+    each = one.group_by(name).agg(pl.len(), pl.col(truth).n_unique())
+    if each["len"].n_unique() > 1 or each[truth].max() != 1:
+        return 0
+    times = int(each["len"][0])
+    is_in_blocks = values.rle().struct["len"].eq(times).all() or values[n:].equals(
+        values[:-n], check_names=False
+    )
+    return times if is_in_blocks or _is_named(name, "row_id") else 0
+
+
+def _are_shuffled(frame: pl.DataFrame, name: str, of_run: Sequence[str]) -> bool:
+    """Return whether each run has the same values once, in an order of its own."""
+    if not _is_id(frame[name]):
+        return False
+    runs = frame.group_by(*of_run).agg(name, ids=pl.col(name).sort())
+    sets = runs["ids"].list.n_unique() == runs["ids"].list.len()
+    return bool(sets.all() and runs["ids"].n_unique() == 1 and runs[name].n_unique() > 1)

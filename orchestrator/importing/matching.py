@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import some
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
@@ -27,6 +28,7 @@ from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     ImportedRuns,
+    Orders,
     cells_of,
     grid_lines,
     group_of,
@@ -53,24 +55,37 @@ from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.testsets import Integers, read_splits, write_splits
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
+_SHOWN = 10  # classes in a message
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
-def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
-    """Join the files of each dataset and classifier, in their order."""
+def joined(
+    sources: Sequence[PredictionFile], *, is_dataset_given: bool = False
+) -> list[PredictionFile]:
+    """Join the files of each dataset and classifier, in their order.
+
+    `is_dataset_given`: whether the user named their dataset, for an error's remedy.
+    """
     by_pair: dict[tuple[str, str], list[PredictionFile]] = {}
     datasets: dict[str, PredictionFile] = {}
     for source in sources:
         first = datasets.setdefault(source.dataset, source)
         if len(source.y_true) > len(first.y_true):  # compare others with the one with most repeats
             datasets[source.dataset] = source
-        if not _same_tests(first, source):
+        if (key := _other_tests(first, source)) is not None:
+            n = source.y_true.shape[1], first.y_true.shape[1]
+            what = "its test sets differ from"
+            if key == "class_names":
+                shown = [some(each.class_names, _SHOWN) for each in (source, first)]
+                what = f"its classes are {shown[0]}, not {shown[1]}, as"
+            elif n[0] != n[1]:
+                what = f"its test sets have {n[0]:,} points, not {n[1]:,}, as"
+            apart = ", or leave out --dataset to name each after its file"
             raise UserError(
-                f"its test sets differ from those of {first.file}, but both are named "
-                f"{source.dataset}",
+                f"{what} those of {first.file}, but both are named {source.dataset}",
                 file=source.file,
-                key="y_true",
-                remedy="import them separately, or leave out --dataset to name each after its file",
+                key=key,
+                remedy=f"import them separately{apart if is_dataset_given else ''}",
             )
         by_pair.setdefault((source.dataset, source.classifier), []).append(source)
     _require_distinct(datasets)
@@ -85,7 +100,7 @@ def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
         arrays = (source.y_true[0], source.test_index[0])
         digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
         other = by_tests.setdefault((source.class_names, *digests), source)
-        if other is not source and _same_tests(other, source):
+        if other is not source and _other_tests(other, source) is None:
             raise UserError(
                 f"has the same test points as {other.file}",
                 file=source.file,
@@ -94,15 +109,17 @@ def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
             )
 
 
-def _same_tests(one: PredictionFile, other: PredictionFile) -> bool:
-    """Return whether two sources have the same classes and, in shared repeats, test sets."""
-    if one.class_names != other.class_names or one.y_true.shape[1] != other.y_true.shape[1]:
-        return False
+def _other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
+    """Return in what two sources differ: classes, or test sets of repeats that both have."""
+    if one.class_names != other.class_names:
+        return "class_names"
+    if one.y_true.shape[1] != other.y_true.shape[1]:
+        return "y_true"
     n = min(len(one.y_true), len(other.y_true))
-    return all(
-        np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n])
-        for name in ("y_true", "test_index")
-    )
+    for name in ("y_true", "test_index"):
+        if not np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n]):
+            return name
+    return None
 
 
 def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
@@ -232,6 +249,12 @@ def pair_of(
             raise _several("classifier", classifiers, directory)
         classifier = classifiers[0]
     return dataset, classifier
+
+
+def classes_of(directory: Path, dataset: str) -> tuple[str, ...]:
+    """Return the classes of a sweep's dataset."""
+    _, groups = imported_plan(SweepPaths(directory))
+    return next(each.class_names for each in groups.specs if each.dataset == dataset)
 
 
 def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
@@ -459,7 +482,8 @@ class _Extension:
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                predictions = ImportedRuns(spec, source)
+                orders = Orders(source)
+                predictions = ImportedRuns(spec, source, orders)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
                 repeats, numbers = rows["repeat"].to_list(), rows["row"].to_list()
@@ -477,6 +501,7 @@ class _Extension:
                     )
                 self._require_new(source, spec, rows, crcs)
                 floored += predictions.floored
+                orders.tell()
         return floored
 
     def _recipe(self, source: PredictionFile, spec: GroupSpec) -> int:

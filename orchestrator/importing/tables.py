@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import LATER
+from manyseed.jobs.checks import quoted, similar
 from manyseed.jobs.datasets import csvfile
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, nearest
@@ -25,7 +26,15 @@ from manyseed.orchestrator.importing.classes import (
     predicted,
     require_apart,
 )
-from manyseed.orchestrator.importing.mapping import Values, with_values
+from manyseed.orchestrator.importing.mapping import (
+    CLASS,
+    Columns,
+    Values,
+    meant_columns,
+    require_same_order,
+    require_told_apart,
+    with_values,
+)
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -42,10 +51,6 @@ _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.S
 NEEDED = ("row_id", "prediction", "truth")
 _LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
 CONFIDENCE = "confidence."
-CLASS = "{class}"
-"""Stands for the class in the names of confidences that a user gives."""
-Columns = tuple[tuple[str, str], ...]
-"""Pairs of a column's name here and in a file; further columns are then not read."""
 MAX_ROWS = 200_000_000
 
 
@@ -119,6 +124,8 @@ def openml(
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
     it, and all of them form the test set. Only one file at a time is held in memory.
     """
+    for read_before in (_frame, _runs):  # maybe from other files of these names
+        read_before.cache_clear()
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
     class_names, has_confidences = _classes(paths, columns)
@@ -132,6 +139,9 @@ def openml(
                 else f"column {unread[0]} was"
             )
             warn(f"{paths[0].name}: {of} not read.")
+        if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
+            for path in paths[1:]:
+                require_same_order(frame, read_frame(path), unread, columns, path)
     values = values or [()] * len(paths)
     for number, path in enumerate(paths):
         for (repeat, run), frame in _runs(path, number, columns, values[number]).items():
@@ -152,7 +162,7 @@ def openml(
                     f"repeat {repeat} has other rows or true classes than in {paths[0]}",
                     file=path,
                     key="row_id",
-                    remedy=_rows_told(paths[0], path, frame.height, columns),
+                    remedy=_rows_told(paths[0], columns),
                 )
     sizes = {frame.height for frame in first.values()}
     if len(sizes) > 1:
@@ -212,24 +222,15 @@ def _positions(row_ids: Sequence[pl.Series]) -> Any:
     return np.stack([ids.to_numpy() for ids in row_ids])
 
 
-def _rows_told(one: Path, other: Path, n_rows: int, columns: Columns) -> str:
-    """Return a remedy for two files with other rows: the column that tells their rows apart."""
-    frame, further = read_frame(one), read_frame(other)
-    if "row_id" in frame.columns or "row_id" in dict(columns):
+def _rows_told(one: Path, columns: Columns) -> str:
+    """Return a remedy for files with other rows, of which no unread column has the same values."""
+    if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
         return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
-
-    def tells(name: str) -> bool:
-        kinds = (frame[name].dtype, further[name].dtype)
-        ids = [each[name].unique().sort() for each in (frame, further)]
-        is_id = kinds[0] == kinds[1] and (kinds[0] == pl.String or kinds[0].is_integer())
-        return is_id and len(ids[0]) == n_rows and ids[0].equals(ids[1])
-
-    names = [name for name in frame.columns if name in further.columns and tells(name)]
-    given = {**dict(columns), "row_id": names[0] if names else "NAME"}
-    option = shlex.quote(",".join(f"{own}={theirs}" for own, theirs in given.items()))
+    option = shlex.quote(
+        ",".join(f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
+    )
     remedy = "without row_id, rows are numbered in their order; say which column names them: "
-    remedy += f"--columns {option}"
-    return remedy if names else f"{remedy}, or bring all files into one order"
+    return f"{remedy}--columns {option}, or bring all files into one order"
 
 
 _LABELS_ALONE = "remove the columns confidence.* to import only the labels"
@@ -264,7 +265,11 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
         if set(listed) != set(columns[0]):
             raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
     if columns[0]:
-        return tuple(c.removeprefix(CONFIDENCE) for c in columns[0]), True
+        class_names = tuple(c.removeprefix(CONFIDENCE) for c in columns[0])
+        form = dict(named).get("confidence", f"{CONFIDENCE}{CLASS}")
+        for path in paths:
+            _require_columns(_frame(path, named), class_names, form, path)
+        return class_names, True
     seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
     for path in paths:
         for column, names in seen.items():
@@ -273,14 +278,29 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
     return in_order({*seen["truth"], *seen["prediction"]}), False
 
 
+def _require_columns(
+    frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path
+) -> None:
+    """Refuse true classes without a column of confidences, naming one that is nearly so called."""
+    seen = {*frame["truth"].unique().to_list()}
+    for name in sorted(seen - {*class_names}):
+        unseen = [of for of in class_names if of not in seen]
+        column, remedy = form.replace(CLASS, name), nearest(name, class_names)
+        what = f"the true class {quoted(name)} has no column {column}"
+        if near := similar(name, unseen):
+            what = f"no true class is called so, and {quoted(name)} has no column"
+            column, remedy = form.replace(CLASS, near[0]), f"rename it {column}"
+        raise UserError(what, file=path, key=column, remedy=remedy)
+
+
 @lru_cache(maxsize=1)
 def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     """Read and check a file; the last one read is cached."""
     given = dict(named)
     frame = read_frame(path, [given.get(name, name) for name in _LABELS])
     found = frame
+    names = _names(frame, given, path) if named else {}
     if named:
-        names = _names(frame, given, path)
         frame = frame.select(pl.col(name).alias(own) for name, own in names.items())
     frame = with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
@@ -296,13 +316,13 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         if name not in frame.columns:
             remedy = "a row is a test point of a run and needs prediction and truth"
             remedy += ", with folds also row_id" if name == "row_id" else ""
-            remedy += f"\n  say which columns these are: --columns {_guessed(found)}"
+            remedy += f"\n  say which columns these are: --columns {meant_columns(found)}"
             raise UserError("a column is missing", file=path, key=name, remedy=remedy)
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:
         if name not in OWN and not name.startswith(CONFIDENCE):
             remedy = nearest(name, OWN)
-            remedy += f"\n  or say which columns to read: --columns {_guessed(found)}"
+            remedy += f"\n  or say which columns to read: --columns {meant_columns(found)}"
             raise UserError("unknown column", file=path, key=name, remedy=remedy)
         if name in ("row_id", "repeat", "run"):
             if not (name == "row_id" and _is_text(frame[name])):
@@ -320,6 +340,8 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             raise UserError("has missing values", file=path, key=name)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
             raise UserError("must be probabilities, from 0 to 1", file=path, key=name)
+    if named:
+        require_told_apart(found, names, given, path)
     return frame
 
 
@@ -371,34 +393,6 @@ def _most_probable(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
 
 
-_MEANT = {
-    "truth": r"true|gold|gt|actual|expected|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
-    "prediction": r"(y_?)?(pred|hat).*|output",
-}
-"""How others name columns."""
-
-
-def _guessed(frame: pl.DataFrame) -> str:
-    """Return columns with the names in a table that seem to be meant."""
-    given = {"truth": "correct" if "correct" in frame.columns else "truth"}
-    parts = []
-    for own, words in _MEANT.items():
-        if given.get(own, own) not in frame.columns:
-            names = [name for name in frame.columns if re.fullmatch(words, name, re.IGNORECASE)]
-            given[own] = names[0] if names else "NAME"
-            parts.append(f"{own}={given[own]}")
-    if given["truth"] in frame.columns:
-        classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
-        forms = dict.fromkeys(
-            name.replace(one, CLASS) for name in frame.columns for one in classes if one in name
-        )
-        for form in forms:
-            if all(form.replace(CLASS, one) in frame.columns for one in classes):
-                parts.append(f"confidence='{form}'")
-                break
-    return ",".join(parts) or "OURS=THEIRS"
-
-
 @lru_cache(maxsize=1)
 def _runs(
     path: Path, number: int, columns: Columns, values: Values = ()
@@ -409,7 +403,15 @@ def _runs(
         if name not in frame.columns:
             frame = frame.with_columns(pl.lit(value).alias(name))
     parts = frame.sort("row_id").partition_by("repeat", "run", as_dict=True)
+    made = [name for name in DEFAULTS if name in frame.columns]
     for (repeat, run), part in parts.items():
+        if mixed := [name for name in made if part[name].n_unique() > 1]:
+            raise UserError(
+                f"has several values in repeat {repeat}, run {run}",
+                file=path,
+                key=mixed[0],
+                remedy="give each a file of its own, or other numbers of runs",
+            )
         if part["row_id"].is_duplicated().any():
             raise UserError(
                 f"repeat {repeat}, run {run} predicts a row more than once",

@@ -11,6 +11,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,8 +22,15 @@ from manyseed.jobs.classifiers import is_own
 from manyseed.jobs.classifiers.record import OPTIONS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
+from manyseed.orchestrator.errors import (
+    ManyseedError,
+    UnavailableError,
+    UserError,
+    command,
+    refused,
+)
 from manyseed.orchestrator.grids.own import OwnCode, Pin
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import BF16, code_key, read_recipes
@@ -277,6 +285,8 @@ def _difference(before: Path, now: Code) -> Iterator[str]:
         yield f"    and {len(lines) - _SHOWN_LINES:,} more lines"
 
 
+DIGESTS = ("digest", "test_digest")
+"""Keys of a canonical description that say what the files of a dataset hold."""
 _REPLAN = "plan what it holds now into another directory with --out"
 
 
@@ -320,6 +330,39 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
             file=datasets.data_home(),
             remedy=f"fetch it with: {command('plan', sweep_file, '--fetch')}",
         )
+
+
+def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths) -> None:
+    """Warn of files that have changed since they were planned: their prepared copies are used.
+
+    Only files that were written later than the plan are read.
+    """
+    from manyseed.orchestrator.grids.loading import read_sweep_file  # no task needs it
+
+    with suppress(ManyseedError, OSError):  # what cannot be told keeps nothing from training
+        tables = read_sweep_file(paths.sweep_file).dataset
+        planned = paths.parts()[0].stat().st_mtime
+        for name, canonical in canonicals.items():
+            table, kind = tables.get(name), canonical["source"]
+            if kind != "file" or table is None or table.source is None:
+                continue
+            file = Path(table.source.removeprefix("file:"))
+            if not file.is_file() or file.stat().st_mtime < planned:
+                continue
+            if not is_as_planned(table, canonical):
+                warn(
+                    f"{file} has changed since it was planned: its copy of then is used. To use it "
+                    f"as it is now, {_REPLAN}."
+                )
+
+
+def is_as_planned(table: Any, canonical: Mapping[str, Any]) -> bool:
+    """Return whether a table's files are those of a canonical description."""
+    try:
+        now = datasets.resolve(table.source, **table.options()).canonical
+    except Refused:
+        return False
+    return all(now.get(key) == canonical.get(key) for key in DIGESTS)
 
 
 def remedy(error: BaseException, paths: SweepPaths) -> str:

@@ -38,7 +38,7 @@ from manyseed.orchestrator.grids.loading import load_and_use, load_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change, warn_of_estimator
-from manyseed.orchestrator.plans.code import fetch_datasets, own_code, write_pins
+from manyseed.orchestrator.plans.code import DIGESTS, fetch_datasets, own_code, write_pins
 from manyseed.orchestrator.plans.cost import check_room, observed_seconds
 from manyseed.orchestrator.plans.extension import extended
 from manyseed.orchestrator.plans.layout import (
@@ -80,7 +80,8 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     asked, twins = _merge_twins(asked, before, expansion, sweep_file)
     expansion = replace(expansion, cells=asked.select(expansion.cells.columns))
     asked = asked.filter(~pl.col("cell").is_in(before.dropped.implode()).fill_null(False))
-    _check_kept(before, asked, sweep_file)
+    sources = {name: table.source for name, table in sweep.dataset.items()}
+    _check_kept(before, asked, sources, sweep_file)
     groups = extended(groups, asked, sweep, expansion, sweep_file)
     _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
@@ -233,7 +234,9 @@ def _merge_twins(
         ) from None
 
 
-def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
+def _check_kept(
+    before: Plan, asked: pl.DataFrame, sources: Mapping[str, str | None], file: Path
+) -> None:
     """Refuse a file that no longer asks for runs that the plan holds."""
     held = before.cells.join(before.extents, on="cell").sort("cell")
     now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
@@ -255,6 +258,7 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
     if row["repeats_now"] is None:
         wanted, difference = "none", f"\n  {_difference(lost.head(1), asked)}"
         seeds = _seeds_before(lost.head(1), asked)
+        _require_same_files(lost.head(1), asked, sources, file)
     raise UserError(
         f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
@@ -263,6 +267,27 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
         remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed plan "
         "--drop, or plan into another directory with --out",
     )
+
+
+def _require_same_files(
+    cell: pl.DataFrame, asked: pl.DataFrame, sources: Mapping[str, str | None], file: Path
+) -> None:
+    """Refuse a cell whose dataset's files differ from those that were planned."""
+    before, *now = (
+        json.loads(text)["dataset"]
+        for frame in (cell, asked.join(cell, on=list(AXES), how="semi"))
+        for text in frame["canonical"].head(1)
+    )
+    if now and any(before.get(key) != now[0].get(key) for key in DIGESTS):
+        name = cell["dataset"][0]
+        source = (sources.get(name) or "what it returns").removeprefix("file:")
+        raise UserError(
+            f"{source} has changed since it was planned, or is another file",
+            file=file,
+            key=f"dataset.{toml_key(name)}",
+            remedy="restore what was planned, or plan what it holds now into another directory "
+            "with --out; manyseed resume trains the rest on the prepared copy of what was planned",
+        )
 
 
 def _difference(cell: pl.DataFrame, asked: pl.DataFrame) -> str:

@@ -21,6 +21,7 @@ from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.wording import summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.averaging import compared
+from manyseed.orchestrator.asking.query import with_files
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
     ENSEMBLES,
@@ -207,7 +208,7 @@ def report(
             tell(text)
     is_current = record.runs.get("finished") == counts.finished
     amounts = caveats.amounts(record) if is_current else None
-    points = by_point(results.scan(POINTS)) if POINTS in results else None
+    points = with_files(by_point(results.scan(POINTS)), results) if POINTS in results else None
     content = context(
         name,
         counts,

@@ -18,7 +18,7 @@ from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
-from manyseed.orchestrator.plans.code import CodeHere, require_fetched
+from manyseed.orchestrator.plans.code import CodeHere, require_fetched, tell_changed
 from manyseed.orchestrator.plans.cost import require_room, rooms
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
@@ -103,11 +103,13 @@ def require_packages(plan: Plan, cells: pl.DataFrame) -> None:
 
 
 def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
-    """Refuse rows whose datasets have not been fetched."""
+    """Refuse rows whose datasets have not been fetched; tell of files that have changed since."""
     cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
     first_cells = cells.unique("dataset", keep="first", maintain_order=True)
     names = first_cells.select("dataset", "cell").iter_rows()
-    require_fetched({name: state.plan.cell(n).dataset for name, n in names}, paths.sweep_file)
+    data = {name: state.plan.cell(n).dataset for name, n in names}
+    require_fetched(data, paths.sweep_file)
+    tell_changed(data, paths)
 
 
 def require_code(paths: SweepPaths, change: Change) -> None:

@@ -41,6 +41,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     OneCell,
     by_test_set,
     on_shared,
+    other_data,
     values_of,
     words,
 )
@@ -366,11 +367,8 @@ def _incomparable(
             return f"no run of {name}, cell {cell.cell}, has {metric}"
     if (cell_a.cell_id, cell_a.epoch) == (cell_b.cell_id, cell_b.epoch) and cell_a.data is not None:
         return "A and B are one cell, whose runs are the same"
-    if None in (cell_a.data, cell_b.data):
-        if cell_a.axes["dataset"] != cell_b.axes["dataset"]:
-            return "the cells have different data"
-    elif cell_a.data != cell_b.data:
-        return "the cells have different data"
+    if why := other_data(cell_a, cell_b):
+        return why
     if is_level(metric):
         together = pl.concat(frames)
         for column, fact in (("probe", "probe"), ("delta", "δ")):

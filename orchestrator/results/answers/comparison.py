@@ -381,6 +381,19 @@ def _with_epoch(frame: pl.DataFrame) -> pl.DataFrame:
     return frame if "epoch" in frame.columns else frame.with_columns(epoch=pl.lit(0, pl.UInt32))
 
 
+def other_data(a: AnalysedCell, b: AnalysedCell) -> str:
+    """Say that two cells have different data, if so. Those of imports are known by name alone."""
+    if None not in (a.data, b.data):
+        return "" if a.data == b.data else "the cells have different data"
+    names = [cell.axes["dataset"] for cell in (a, b)]
+    if names[0] == names[1]:
+        return ""
+    how = "import both with the same --dataset"
+    if trained := [name for name, cell in zip(names, (a, b), strict=True) if cell.data is not None]:
+        how = f"import the other with --dataset {trained[0]}"
+    return f"the cells have different data, {names[0]} and {names[1]}; if these are one, {how}"
+
+
 def _data(dataset: Mapping[str, Any]) -> str | None:
     """Return the identity of the data that test sets are taken from; None if unknown."""
     if dataset.get("source") == IMPORTED:

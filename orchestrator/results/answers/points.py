@@ -15,6 +15,7 @@ from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, comp
 from manyseed.analysis.questions.points import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer
 from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.asking.query import with_files
 from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import POINTS, Results
 from manyseed.orchestrator.paths import SweepPaths
@@ -56,7 +57,7 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     with results.damage_named(POINTS):
         rows = results.scan(POINTS)
         rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
-        return answer(rows, by_point(rows), limit)
+        return answer(rows, with_files(by_point(rows), results), limit)
 
 
 def verdicts(
@@ -135,7 +136,10 @@ class RightPoints:
         apart = [axis for axis in AXES if axis not in one.same]
         sides = [", ".join(str(cell.axes[axis]) for axis in apart) for cell in (a, b)]
         levels = "".join(f", {level}" for level in unusual(one.same))
-        return hangs(found, " > ".join(sides), str(a.axes["dataset"]), levels)
+        from manyseed.jobs import datasets
+
+        files = datasets.files_of(self._sweep.plan.cell(a.cell).dataset)
+        return hangs(found, " > ".join(sides), str(a.axes["dataset"]), levels, files)
 
     def _on(self, cell: AnalysedCell, units: Units) -> OnTestSet:
         predictions = self._of_cell[cell.cell]

@@ -436,6 +436,12 @@ def test_what_it_writes_for_a_file_with_a_factory_plans(here: Path) -> None:
             "class Net:\n def __init__(self, shape):\n  self.layer = Layer(shape)\n",
             "train: nets:Net",
         ),
+        (
+            "one.py",
+            "def build():\n    model = LogisticRegression()\n    return model\n"
+            "class Other(BaseEstimator):\n    def fit(self, X, y): ...\n",
+            "defines build, Other name the one to train: one:build",
+        ),
         ("my-model.py", "def build():\n    return 1\n", "cannot be imported"),
         ("deep/model.py", "def build():\n    return 1\n", "run init in the file's own folder"),
         ("wrong.py", "def build(:\n", "wrong.py is not valid Python"),
@@ -712,3 +718,58 @@ def test_a_model_of_ones_own_is_probed(here: Path, monkeypatch: pytest.MonkeyPat
     Path("plain.py").write_text(Path("plain.py").read_text() + "# slow\n")
     _, table = written("measured.csv", "plain.py")
     assert table["repeats"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "offered"),
+    [
+        ("def build():\n    return Tree()\n", None),
+        (
+            "def build(random_state=3, depth=8, *, rate=0.5):\n    return Tree(depth, rate)\n",
+            {"depth": {"low": 2, "high": 32, "default": 8}},
+        ),
+        (
+            "class Mine(Tree):\n    def __init__(self, name, soft=True, *, rate=0.5): ...\n"
+            "    def fit(self, X, y): ...\n",
+            {"rate": {"low": 0.05, "high": 5.0, "default": 0.5, "log": True}},
+        ),
+        ("def fit(X, y, X_test, hparams): return hparams['depth']\n", None),
+        (
+            "def fit(X, y, X_test, hparams): return hparams['lr']\n",
+            {"lr": {"low": 1e-4, "high": 1.0, "default": 0.01, "log": True}},
+        ),
+    ],
+)
+def test_parameters_are_offered_that_the_model_has(
+    here: Path, content: str, offered: dict[str, Any] | None
+) -> None:
+    start = "from sklearn.tree import DecisionTreeClassifier as Tree\n"
+    (here / "own.py").write_text(start + content)
+    code, said = inside("init", "sklearn:wine", "own.py")
+    assert code == 0, said
+    lines = [line for line in Path("sweep.toml").read_text().splitlines() if "# space" in line]
+    found = [tomllib.loads(line.removeprefix("# "))["space"] for line in lines]
+    assert found == ([] if offered is None else [offered])
+
+
+def test_a_fit_that_fails_is_told_with_the_first_line_of_its_error(here: Path) -> None:
+    (here / "own.py").write_text(
+        "class Mine:\n    def fit(self, X, y): raise ValueError('no good\\nsecond line')\n"
+        "    def predict(self, X): ...\n"
+    )
+    code, said = inside("init", "sklearn:wine", "own.py")
+    said = " ".join(said.split())
+    assert code == 0
+    assert "No fit could be timed; mend this before planning: " in said
+    assert "ValueError: no good" in said
+    assert "second line" not in said
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.tsv", "e.parquet", "e.npz", "blank.csv"])
+def test_an_empty_file_is_said_to_be_empty(here: Path, name: str) -> None:
+    (here / name).write_text("\n\n" if name == "blank.csv" else "")
+    verbs = [["init", name], ["import", name, "--out", "sweep"]]
+    for words in verbs[: 1 if name == "e.tsv" else 2]:  # which is no format of imports
+        code, said = inside(*words)
+        assert (code, "is empty" in said) == (2, True), said
+    assert not Path("sweep").exists()

@@ -257,3 +257,19 @@ def test_python_names_them_as_arguments() -> None:
 )
 def test_nothing_is_told_that_follows_from_another_mistake(text: str) -> None:
     assert not isinstance(refused(text), SeveralErrors), refused(text)
+
+
+@pytest.mark.parametrize("another", ["", "tset = 0.5\n"])
+def test_a_misspelt_key_is_one_mistake_though_the_key_that_was_meant_is_lacking(
+    tmp_path: Path, another: str
+) -> None:
+    (tmp_path / "t.csv").write_text(
+        "x,y,z\n" + "".join(f"{i},{'ab'[i % 2]},1\n" for i in range(20))
+    )
+    text = HEAD + GRID.replace("sklearn:wine", "t") + another
+    text += f'[dataset.t]\nsource = "file:{tmp_path / "t.csv"}"\ntargte = "y"\n' + another
+    code, said = inside("plan", write(tmp_path / "s.toml", text), "--dry-run")
+    assert code == 2
+    assert "dataset.t.targte" in said
+    assert "dataset.t.target" not in said
+    assert ("mistakes" in said) == bool(another)

@@ -14,6 +14,7 @@ import torch
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.store.groups import list_groups
 from tests.orchestrator.conftest import command, inside
 
 RUNS, SAMPLES, CLASSES = 3, 30, 4
@@ -212,3 +213,113 @@ def test_what_cannot_be_is_one_message(
     assert code == 2
     assert re.search(said, " ".join(text.split())), text
     assert not (tmp_path / "sweep").exists()
+
+
+KINDS: dict[str, Callable[[list[int]], dict[str, Any]]] = {
+    "scores": lambda order: {"scores": np.ascontiguousarray(SCORES[:1, :, order])},
+    "probabilities": lambda order: {"scores": np.ascontiguousarray(P[:1, :, order])},
+    "labels": lambda order: {"labels": np.argsort(order)[LABELS[:1]]},
+    "gaps": lambda order: {"scores": (SCORES[:1, :, order[1]] - SCORES[:1, :, order[0]])},
+    "probability": lambda order: {"scores": two_probabilities()[:, :, order[1]]},
+}
+"""Arrays of one run, with classes in an order."""
+
+
+def two_probabilities() -> np.ndarray[Any, Any]:
+    odds = np.exp(SCORES[:1, :, :2].astype(np.float64))
+    return odds / odds.sum(axis=2, keepdims=True)
+
+
+@pytest.mark.parametrize("truth_is_named", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_classes_in_another_order_are_put_into_the_first_files(
+    tmp_path: Path, kind: str, *, truth_is_named: bool
+) -> None:
+    """One of several files, a further one that is added, and another classifier's."""
+    n = 2 if kind in ("gaps", "probability") else CLASSES
+    y = Y % n
+
+    def save(name: str, order: list[int], **more: Any) -> Path:
+        truth = NAMES[y] if truth_is_named else np.argsort(order)[y]
+        file = tmp_path / f"{name}.npz"
+        np.savez(file, y_true=truth, class_names=NAMES[order], **KINDS[kind](order), **more)
+        return file
+
+    first, other = save("first", [*range(n)]), save("other", [*range(n)][::-1])
+    again = save("again", [*range(n)][::-1], run=np.array([5]))
+    options: dict[str, Any] = {"probabilities": kind.startswith("prob"), "dataset": "d"}
+    sweep = Sweep.import_predictions(
+        [first, other], tmp_path / "sweep", classifiers={"b": [other]}, **options
+    )
+    Sweep.import_predictions([first], tmp_path / "grown", **options)
+    del options["dataset"]
+    code, said = inside(
+        "import", tmp_path / "grown", again, *(["--probabilities"] * options["probabilities"])
+    )
+    assert code == 0, said
+    for each, runs in ((sweep, 3), (Sweep(tmp_path / "grown"), 2)):
+        groups = list_groups(each.paths.store)
+        assert {group.spec.class_names for group in groups} == {tuple(NAMES[:n].tolist())}
+        found = accuracies(each)
+        right = (LABELS[0] == Y) if n == CLASSES else (SCORES[0, :, :2].argmax(axis=1) == y)
+        assert found == pytest.approx([right.mean()] * runs)
+        if kind != "labels":
+            likelihood = each.results["runs"]["log_likelihood"].to_list()
+            assert likelihood == pytest.approx(likelihood[:1] * runs, rel=1e-5)
+
+
+def test_what_differs_is_said_and_no_option_that_was_not_given(tmp_path: Path) -> None:
+    folder = tmp_path / "seeds"
+    folder.mkdir()
+    other = np.array(["ant", "bee", "cat", "eel"])
+    np.savez(folder / "0.npz", scores=SCORES[:1], y_true=Y, class_names=NAMES)
+    np.savez(folder / "1.npz", scores=SCORES[:1], y_true=Y, class_names=other)
+    code, said = inside("import", folder, "--out", tmp_path / "sweep")
+    said = " ".join(said.split())
+    assert code == 2
+    assert "class_names: its classes are ant, bee, cat, eel, not ant, bee, cat, dog" in said
+    assert "import them separately" in said
+    assert "--dataset" not in said
+    code, said = inside("import", folder, "--out", tmp_path / "sweep", "--dataset", "d")
+    assert "or leave out --dataset" in " ".join(said.split())
+
+
+def test_names_of_classes_are_suggested_where_a_file_has_some(tmp_path: Path) -> None:
+    folder = tmp_path / "seeds"
+    folder.mkdir()
+    np.savez(folder / "0.npz", probs=P[:1], y=Y, classes=NAMES)
+    code, said = inside("import", folder, "--out", tmp_path / "sweep")
+    option = "scores=probs,y_true=y,class_names=classes"
+    assert code == 2
+    assert f"--key {option}; it holds probs, y, classes" in " ".join(said.split())
+    done = command(
+        "import", folder, "--out", tmp_path / "sweep", "--key", option, "--probabilities"
+    )
+    assert done.returncode == 0, done.output
+
+
+@pytest.mark.parametrize("form", ["confidence.{}", "p_{}"])
+def test_a_misspelt_column_is_blamed_and_not_the_class(tmp_path: Path, form: str) -> None:
+    frame = table(0).drop("id").rename({f"p_{name}": form.format(name) for name in NAMES})
+    frame = frame.rename({"true": "truth", "pred": "prediction"})
+    file, option = tmp_path / "d.csv", ["--columns", f"confidence={form.format('{class}')}"]
+    frame.rename({form.format("bee"): form.format("beee")}).write_csv(file)
+    given = option if form == "p_{}" else []
+    code, said = inside("import", file, "--out", tmp_path / "sweep", *given)
+    assert code == 2
+    column = f'{form.format("beee")}: no true class is called so, and "bee" has no column'
+    assert column in " ".join(said.split())
+    assert f"rename it {form.format('bee')}" in said
+    frame.drop(form.format("bee")).write_csv(file)
+    code, said = inside("import", file, "--out", tmp_path / "sweep", *given)
+    assert code == 2
+    assert f'the true class "bee" has no column {form.format("bee")}' in " ".join(said.split())
+
+
+def test_a_table_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    """In one process, as in a notebook: what was read of it before does not count."""
+    file, columns = tmp_path / "d.csv", {"truth": "true", "confidence": "p_{class}"}
+    for run in range(2):
+        table(run).write_csv(file)
+        sweep = Sweep.import_predictions([file], tmp_path / f"sweep-{run}", columns=columns)
+        assert accuracies(sweep) == pytest.approx(EXPECTED[run : run + 1])

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from benchmarks import trace_seed
+from manyseed import Sweep
 from manyseed.jobs.datasets import openml
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
@@ -24,6 +25,7 @@ from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.slurm.processes import fingerprint
+from tests.orchestrator.conftest import assert_equal, inside, stored, train
 
 SMALL = """
 name    = "small"
@@ -491,6 +493,33 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     fetch_datasets(infos)
     table.unlink()
     require_fetched(planned, file)
+
+
+def test_a_file_edited_later_is_named_and_its_copy_as_planned_is_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    table, file = tmp_path / "table.csv", tmp_path / "s.toml"
+    text = "x,y\n" + "".join(f"{i % 7},{'ab'[i % 2]}\n" for i in range(40))
+    table.write_text(text)
+    file.write_text(
+        'name = "x"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\ndataset = ["d"]\n'
+        'classifier = ["lr-sgd"]\n[dataset.d]\nsource = "file:table.csv"\ntarget = "y"\n'
+    )
+    expected, edited = train(file, tmp_path / "unchanged"), Sweep.plan(file, tmp_path / "edited")
+    table.write_text(text.replace("b", "a", 5))
+    code, said = inside("plan", file, "--out", edited.directory)
+    assert code == 2
+    said = " ".join(said.split())
+    assert "dataset.d: table.csv has changed since it was planned, or is another file" in said
+    assert "restore what was planned" in said
+    assert "digest" not in said
+    with pytest.warns(UserWarning, match="its copy of then is used") as warned:
+        edited.submit(workers=1)
+    told = [str(each.message) for each in warned]
+    assert sum("table.csv has changed since it was planned" in each for each in told) == 1
+    edited.wait()
+    edited.compact()
+    assert_equal(stored(edited), stored(expected))
 
 
 def test_a_plan_shows_columns_as_it_takes_them(tmp_path):

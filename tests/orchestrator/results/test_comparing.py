@@ -214,8 +214,13 @@ def test_levels_of_other_conventions_are_not_mixed(
     (one,) = found["gap"].compare(found["margin"])  # accuracy depends on neither
     assert one.shared_test_sets
     assert one.streams == ()
-    with pytest.raises(UserError, match="different data"):
+    (trained,) = set(sweeps["one"].results["cells"]["dataset"])
+    with pytest.raises(UserError, match=f"different data, same and {trained}; .*import the other"):
         found["gap"].compare(sweeps["one"], a="cell = 0", b="cell = 0")
+    import_predictions([tmp_path / "gap.npz"], tmp_path / "other", dataset="other")
+    (other := Sweep(tmp_path / "other")).analyze(Options(resamples=4, probe="gap"))
+    with pytest.raises(UserError, match=r"same and other; .*import both with the same dataset"):
+        found["gap"].compare(other)
 
 
 def test_what_compares_runs_has_an_interval_over_test_sets_alone(sweeps: dict[str, Sweep]) -> None:

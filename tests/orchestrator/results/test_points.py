@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 from benchmarks.claims.points import resting
 from manyseed import Sweep
@@ -20,7 +21,7 @@ from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from tests.analysis.documented import documented
-from tests.orchestrator.conftest import inside, stored
+from tests.orchestrator.conftest import inside, stored, train, write
 
 OPTIONS = Options(resamples=4)
 
@@ -198,3 +199,46 @@ def test_results_without_the_table_still_open(analysed: Sweep, tmp_path: Path) -
     assert f"manyseed analyze {sweep.directory}" in " ".join(said.split())
     sweep.analyze(OPTIONS, workers=1)
     assert sweep.results["points"].equals(analysed.results["points"])
+
+
+def test_points_of_a_folder_of_images_are_told_by_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In answers, on the page, in queries and from Python; by rows where the files are unknown."""
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    rng = np.random.default_rng(0)
+    for number in range(120):
+        kind = number % 2
+        image = rng.integers(0, 120, (3, 3)).astype(np.uint8) + np.uint8(70 * kind)
+        wrong = number in (7, 33, 51, 80, 92, 106)
+        place = tmp_path / "pics" / ("one", "two")[kind != wrong]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"img{number:04d}.png")
+    file = write(
+        tmp_path / "s.toml",
+        'name = "x"\nseed = 1\nrepeats = 4\nruns = 4\n[[grid]]\ndataset = ["pics"]\n'
+        'classifier = ["lr-sgd", "xgb"]\nvary = ["init+batch"]\ntrain_fraction = [0.7]\n'
+        f'[dataset.pics]\nsource = "file:{tmp_path / "pics"}"\n',
+    )
+    sweep = train(file, tmp_path / "sweep")
+    sweep.analyze(OPTIONS, workers=1)
+    names = sorted(
+        each.relative_to(tmp_path / "pics").as_posix() for each in tmp_path.glob("pics/*/*")
+    )
+    rows = sweep.query("points")
+    assert rows["file"].to_list() == [names[index] for index in rows["index"]]
+    assert "file" not in sweep.results["points"].columns
+    code, said = inside("answers", sweep.directory, "points", "--why")
+    assert code == 0
+    told = [row for one in sweep.answers("points") for row in one.rows if "index" in row]
+    assert told
+    assert all(row["file"] == names[row["index"]] for row in told)
+    assert f"pics, {told[0]['file']}: " in " ".join(said.split())
+    assert "pics, row" not in said
+    assert told[0]["file"] in sweep.report().read_text()
+    for kept in (tmp_path / "data").rglob("files.json"):
+        kept.unlink()
+    assert "file" not in sweep.query("points").columns
+    assert (
+        f"pics, row {told[0]['index']}" in inside("answers", sweep.directory, "points", "--why")[1]
+    )

@@ -1,0 +1,102 @@
+"""Whether predictions would be far better with their classes in another order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed import Sweep
+from manyseed.orchestrator.importing.classes import better_order
+from tests.orchestrator.conftest import inside
+
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+def scores(n_runs: int = 4, n: int = 192, strength: float = 1.2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=n)
+    return rng.normal(size=(n_runs, n, 3)) + strength * np.eye(3)[y], y
+
+
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 2, 0]])
+def test_scores_in_another_order_than_the_classes_are_told(
+    tmp_path: Path, order: list[int]
+) -> None:
+    given, y = scores()
+    file = tmp_path / "cnn.npz"
+    np.savez(file, scores=np.ascontiguousarray(given[:, :, order]), y_true=y, class_names=NAMES)
+    code, said = inside("import", file, "--out", tmp_path / "sweep")
+    said = " ".join(said.split())
+    assert code == 0
+    assert f"with its classes in the order {', '.join(NAMES[order])}." in said
+    with pytest.warns(UserWarning, match="in the order"):
+        Sweep(tmp_path / "sweep").add_predictions(
+            {"scores": given[:1, :, order] + 1e-3, "y_true": y, "class_names": NAMES, "run": [9]}
+        )
+    # the order that is told mends it
+    np.savez(
+        file, scores=np.ascontiguousarray(given[:, :, order]), y_true=NAMES[y],
+        class_names=NAMES[order],
+    )  # fmt: skip
+    code, said = inside("import", file, "--out", tmp_path / "mended")
+    assert (code, "in the order" in said) == (0, False)
+
+
+def test_one_run_that_speaks_against_it_is_enough(tmp_path: Path) -> None:
+    given, y = scores()
+    mixed = given[:, :, [2, 1, 0]].copy()
+    mixed[1] = given[1]
+    file = tmp_path / "cnn.npz"
+    np.savez(file, scores=mixed, y_true=y, class_names=NAMES)
+    code, said = inside("import", file, "--out", tmp_path / "sweep")
+    assert (code, "in the order" in said) == (0, False)
+
+
+def predicted(kind: str, y: np.ndarray, n_classes: int, rng: np.random.Generator) -> np.ndarray:
+    n = len(y)
+    often = rng.dirichlet(np.full(n_classes, 0.5))
+    return {
+        "chance": lambda: rng.integers(n_classes, size=n),
+        "chance, some classes more often": lambda: rng.choice(n_classes, size=n, p=often),
+        "one class": lambda: np.full(n, rng.integers(n_classes)),
+        "good": lambda: np.where(rng.random(n) < 0.7, y, rng.integers(n_classes, size=n)),
+        "barely better than chance": lambda: np.where(rng.random(n) < 0.1, y, rng.permutation(y)),
+    }[kind]()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("chance", "chance, some classes more often", "one class"),
+        *("good", "barely better than chance"),
+    ],
+)
+def test_chance_does_not_speak_for_another_order(kind: str) -> None:
+    """Single runs: of 2,000, with few points and many, even and uneven classes."""
+    rng, looked_at = np.random.default_rng(1), 0
+    for _ in range(2000):
+        n_classes = int(rng.integers(2, 8))
+        shares = rng.dirichlet(np.full(n_classes, 2.0))
+        y = rng.choice(n_classes, size=int(rng.integers(4, 600)), p=shares)
+        looked_at += np.bincount(y, minlength=n_classes).min() >= 10
+        assert better_order(y, predicted(kind, y, n_classes, rng), n_classes) is None
+    assert looked_at > 500
+
+
+def test_the_order_is_the_one_that_was_planted() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        n_classes = int(rng.integers(2, 8))
+        y = rng.integers(n_classes, size=60 * n_classes)
+        right = np.where(rng.random(len(y)) < 0.8, y, rng.integers(n_classes, size=len(y)))
+        order = rng.permutation(n_classes)  # column j holds the scores of class order[j]
+        found = better_order(y, np.argsort(order)[right], n_classes)
+        moved = int((order != np.arange(n_classes)).sum())
+        if moved == 0:
+            assert found is None
+        else:
+            assert found is not None
+            assert found.classes == tuple(order.tolist())
+            assert found.better == pytest.approx((right == y).mean(), abs=0.02)

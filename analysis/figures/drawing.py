@@ -90,7 +90,7 @@ def plots(given: FigureTables, name: str, by: Sequence[str] = ()) -> list[Plot]:
 
 
 def find(name: str) -> Kind | None:
-    """Return the kind with that name, which may end in a metric (`OF_METRICS`); None for columns."""
+    """Return the kind with that name, a metric (`OF_METRICS`) left aside; None for columns."""
     plain = name.replace("_", "-")
     family = plain.partition("-")[0]
     names = (plain, family) if family in OF_METRICS else (plain,)

@@ -275,7 +275,9 @@ def _on_cluster(name: str, found: list[Placement] | str) -> Iterator[str]:
 
 
 def _taking(one: Placement) -> str:
-    memory = "" if one.memory is None else f", {size(one.memory)} each"
+    from manyseed.orchestrator.submissions.memory import in_words
+
+    memory = "" if one.memory is None else f", {in_words(one.memory)} per task"
     waves = f" in {one.waves:,} waves" if one.waves > 1 else ""
     return (
         f"{counted(one.tasks, f'{one.resource.upper()} task')} of "

@@ -334,10 +334,17 @@ def _differences(
             {
                 "dataset": str(one.same.get("dataset")),
                 "by": by,
-                **{"a": a, "b": b, "cell_a": one.a.cell, "cell_b": one.b.cell, "metric": metric},
-                **{"difference": found.difference, "low": low, "high": high},
+                "a": a,
+                "b": b,
+                "cell_a": one.a.cell,
+                "cell_b": one.b.cell,
+                "metric": metric,
+                "difference": found.difference,
+                "low": low,
+                "high": high,
                 "over": None if low is None else "test sets" if found.sets else "seeds",
-                **{"seeds_low": seeds_low, "seeds_high": seeds_high},
+                "seeds_low": seeds_low,
+                "seeds_high": seeds_high,
                 "row": SEPARATOR.join([*first, f"{a} − {b}", *unusual(axes)]),
             }
         )

@@ -148,8 +148,8 @@ def means(averages: pl.DataFrame) -> list[Plot]:
         for axis, place, row in places:
             index = classifiers.index(row["classifier"])
             _interval(axis, place, (row["low"], row["high"]), colour(index))
-            look = {"color": colour(index), "marker": marker(index)}
-            axis.plot([row["mean"]], [place], ls="", ms=4.5, **look)
+            mark = marker(index)
+            axis.plot([row["mean"]], [place], ls="", ms=4.5, color=colour(index), marker=mark)
         single, n = part["low"].null_count(), int(part["n_runs"].sum())
         lacking = f"; {counted(single, 'mean')} without one" if 0 < single < part.height else ""
         found.append(
@@ -233,7 +233,8 @@ def _panels(
     horizontal axis unless one of them would be flat.
     """
     datasets = table["dataset"].unique().sort().to_list()
-    letters = min(table["row"].str.len_chars().max() or 1, int(wide() / 2.2 / PER_LETTER))
+    longest = max(map(len, table["row"].to_list()))
+    letters = min(longest, int(wide() / 2.2 / PER_LETTER))
     room = wide() - letters * PER_LETTER
     most = max(1, min(3, int(room / PANEL)))
     beside = min(2, most) if len(datasets) == 4 else min(len(datasets), most)
@@ -296,8 +297,9 @@ def _interval(
     thick: bool = False,
 ) -> None:
     """Draw an interval, if there is one."""
-    if None not in ends:
-        axis.plot(ends, [place, place], color=look, linewidth=2.6 if thick else 1.1)
+    low, high = ends
+    if low is not None and high is not None:
+        axis.plot([low, high], [place, place], color=look, linewidth=2.6 if thick else 1.1)
 
 
 RANK = 0.24  # inches per classifier

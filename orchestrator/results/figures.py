@@ -248,7 +248,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     else:
         tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
     tables = once(tables)
-    further: dict[str, pl.DataFrame | None] = {
+    further: dict[str, Any] = {
         name: _of_cells(results[name], tables.cells) if name in results else None
         for name in FURTHER
     }

@@ -10,6 +10,9 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.report.citations import STUDIES
+from manyseed.analysis.report.wording import _SPELT
+from manyseed.jobs.classifiers import CLASSIFIERS
+from tests.orchestrator.conftest import inside
 
 DRAWN = (
     "Each repeat of drawn draws its own test set, 25 % of the rows, stratified by class; the rest "
@@ -87,8 +90,18 @@ def test_what_was_trained_is_counted_and_cited(
     sweep = Sweep(tmp_path / "s")
     assert {one.headline: one.details[0] for one in sweep.answers("methods")} == told
     (tmp_path / "one.csv").unlink()
-    lost = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
-    assert "one (file; 2 classes, 20 test points). Rows and features of one are left out," in lost
+    found = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    assert "one (file; 2 classes, 20 test points). Each repeat draws" in found["Data"]
+    note = "Rows and features of one are left out, as its file is not found from here."
+    assert found["Note"] == note
+    for form, shown in (("latex", f"% {note}\n"), ("markdown", f"<!-- {note} -->\n")):
+        code, text = inside("answers", sweep.directory, "methods", "--format", form)
+        assert (code, shown in text, text.count(note)) == (0, True, 1), "a note is no text"
+    for name, spelt in (
+        ("lr-sgd", "logistic regression fitted by stochastic gradient descent; "),
+        ("xgb", "gradient-boosted trees, XGBoost; "),
+    ):
+        assert f"{name} ({spelt}" in told["Training"]
     assert "Planned runs by classifier: 6 of lr-sgd, 6 of mlp and 2 of xgb." in told["Runs"]
     assert "cells" not in told["Runs"]
     for package in (
@@ -97,6 +110,20 @@ def test_what_was_trained_is_counted_and_cited(
     ):
         assert package in told["Software"]
     assert "{F. Pedregosa and others}" in STUDIES["pedregosa2011"].bibtex("pedregosa2011")
+
+
+def test_what_the_results_do_not_tell_is_not_explained(quick_analysed: Sweep) -> None:
+    """Test sets of 143 points tell no α̂, and no answer shows a Brier score."""
+    told = {one.headline: one.details[0] for one in quick_analysed.answers("methods")}
+    assert "Accuracy: Share of the test points" in told["Evaluation"]
+    assert "Local error consistency is" in told["Evaluation"]
+    for word in ("α̂", "δ", "Brier", "ECE", "AURC"):
+        assert word not in told["Evaluation"], word
+
+
+def test_every_classifier_is_spelt_out() -> None:
+    ours = {name for name, one in CLASSIFIERS.items() if not one.about}
+    assert ours == {*_SPELT}
 
 
 def test_nothing_is_said_of_test_sets_that_were_imported(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def words(text: str) -> dict[str, tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Mention:
     """A section that a search finds: PAGE#ANCHOR, its title, and a line of what it says."""
 
     where: str
@@ -319,7 +319,7 @@ _LINK = re.compile(r"\[([^]]*)\]\(([\w-]*)(?:\.md)?(?:#([^)]*))?\)")
 _GLOSSARY = "glossary"
 
 
-def mentions(phrase: str, texts: Mapping[str, str]) -> list[Place]:
+def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return the sections that have a word: glossary and headings first.
 
     Those that the glossary names for the word, or for another of the same meaning, come before all.
@@ -356,19 +356,19 @@ def _stems(text: str) -> list[str]:
     return [stem(word) for word in spelt(text).split("-")]
 
 
-def _named_alike(wanted: str, texts: Mapping[str, str]) -> list[Place]:
+def _named_alike(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return the sections that the glossary's table of other words names for a word."""
-    found: list[Place] = []
+    found: list[Mention] = []
     for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
         if _stems(wanted) not in [_stems(one) for one in others.split(", ")]:
             continue
         for _, page, anchor in _LINK.findall(links):
             title, text = sections(texts[page])[anchor]
-            found.append(Place(f"{page}#{anchor}", title, _line(text, _stems(wanted))))
+            found.append(Mention(f"{page}#{anchor}", title, _line(text, _stems(wanted))))
     return found
 
 
-def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> list[Place]:
+def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> list[Mention]:
     """Return the sections that have all of these words, in any of their `forms` or as they are."""
     stems = [word.removesuffix("s") if len(word) > _LONG_WORD else word for word in wanted]
     stems = [stem(word) for word in wanted] if forms else stems
@@ -392,7 +392,7 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
                 found.append((-len(has), -len(text), f"{page}#{anchor}", term, meaning))
     parts = [part for one in stems for part in one.split("-")]
     return [
-        Place(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))
+        Mention(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))
         for *_, where, title, own in sorted(found)
     ]
 

@@ -115,6 +115,10 @@ def test_what_was_trained_is_counted_and_cited(
 def test_what_the_results_do_not_tell_is_not_explained(quick_analysed: Sweep) -> None:
     """Test sets of 143 points tell no α̂, and no answer shows a Brier score."""
     told = {one.headline: one.details[0] for one in quick_analysed.answers("methods")}
+    assert [name for name, _ in quick_analysed.methods()] == [*told]
+    assert str(quick_analysed.methods()).count(told["Runs"]) == 1, (
+        "printed as the command prints it"
+    )
     assert "Accuracy: Share of the test points" in told["Evaluation"]
     assert "Local error consistency is" in told["Evaluation"]
     for word in ("α̂", "δ", "Brier", "ECE", "AURC"):

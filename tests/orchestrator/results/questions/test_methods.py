@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.options import Options
 from manyseed.analysis.report.citations import STUDIES
-from manyseed.analysis.report.wording import _SPELT
+from manyseed.analysis.report.wording import _SPELT, Study, _evaluation
 from manyseed.jobs.classifiers import CLASSIFIERS
+from tests.analysis.planted import planted
 from tests.orchestrator.conftest import inside
 
 DRAWN = (
@@ -123,6 +125,16 @@ def test_what_the_results_do_not_tell_is_not_explained(quick_analysed: Sweep) ->
     assert "Local error consistency is" in told["Evaluation"]
     for word in ("α̂", "δ", "Brier", "ECE", "AURC"):
         assert word not in told["Evaluation"], word
+
+
+def test_alpha_hat_is_explained_where_test_sets_tell_it() -> None:
+    for delta, is_told in ((0.04, True), (0.2, False)):
+        tables = planted(alpha=0.3, delta=delta)
+        counts = {"runs": 1, "done": 1, "copy": 0, "failed": 0, "missing": 0}
+        study = Study(tables.cells, counts, {}, tables=tables, options=Options(), analysed=1)
+        told = " ".join(_evaluation(study))
+        assert ("α̂ compares the distribution" in told) is is_told
+        assert ("[@banerjee2025]" in told) is is_told
 
 
 def test_every_classifier_is_spelt_out() -> None:

@@ -102,7 +102,8 @@ def _cluster() -> Iterator[Check]:
     try:
         cluster = discover()
     except ClusterError as error:
-        yield Check("SLURM", "sbatch exists", f"{error}")
+        problem = f"{error}\nuntil it answers sinfo, only --cluster local trains"
+        yield Check("SLURM", "sbatch exists", problem)
         return
     kept = "accounting" if cluster.has_accounting else "no accounting"
     partitions = ", ".join(one.name for one in cluster.partitions)
@@ -154,6 +155,9 @@ def _space(folder: Path) -> Check:
     return Check("free space", f"{free / 1e9:.1f} GB{counted}", problem)
 
 
+_SLOW_DISK = "every shard and every report waits this long: a folder on another disk may be faster"
+
+
 def _replacing(folder: Path) -> tuple[str, str]:
     """Replace a file the way all state is written: durably and atomically."""
     seconds = []
@@ -164,7 +168,7 @@ def _replacing(folder: Path) -> tuple[str, str]:
     if (folder / "replaced").read_bytes() != str(_TRIES - 1).encode():
         raise OSError("the old content was read")
     took = statistics.median(seconds)
-    problem = "every shard and every report waits this long" if took > _SLOW else ""
+    problem = _SLOW_DISK if took > _SLOW else ""
     return f"{1000 * took:.1f} ms each, fsync included", problem
 
 

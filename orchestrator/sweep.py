@@ -61,7 +61,7 @@ class Sweep:
       ask kept models: `respond`
     - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
       `results`, `query`, `howmany`, `howmany_until`, `compare`, `alike`, `variance`, `dee`,
-      `plot`, `report`
+      `methods`, `plot`, `report`
 
     Parameters
     ----------
@@ -1086,6 +1086,14 @@ class Sweep:
         """
         return self._found("variance", {"where": where})
 
+    def methods(self) -> list[tuple[str, str]]:
+        """Return the methods of a paper, as headings and texts, in which ``[@key]`` is a citation.
+
+        Data, training, runs, evaluation and software, of the plan and, if there are any, the
+        results. Printed, they are those of ``manyseed answers DIR methods``.
+        """
+        return self._found("methods", {})
+
     @overload
     def answers(self, *, why: bool = False) -> list[str]: ...
 
@@ -1122,8 +1130,7 @@ class Sweep:
                 raise UserError("applies only without a question", key="why", remedy=remedy)
             return Found(reply(self, question, **options).answers, "", {})
         for name in options:
-            remedy = "name a question before its options"
-            raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
+            raise UserError("is no option", key=name, remedy="name a question before its options")
         tell_newer(self.paths)
         return Sentences(one.text if why else one.headline for one in answers(self.paths))
 

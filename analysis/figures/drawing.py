@@ -21,12 +21,13 @@ from polars import selectors
 from manyseed.analysis import Refused
 from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
-from manyseed.analysis.figures.kind import FigureTables, Kind, all_kinds
-from manyseed.analysis.figures.labels import LEVELS, NOTHING, schemas, table_of
+from manyseed.analysis.figures.kind import OF_METRICS, FigureTables, Kind, all_kinds
+from manyseed.analysis.figures.labels import LEVELS, NOTHING, differing, schemas, table_of
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
+from manyseed.analysis.figures.uncertainty import FEWEST
 from manyseed.analysis.figures.violins import violins
-from manyseed.analysis.tables.rows import REPEAT_KEY, Tables, several
+from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT_KEY, Tables, several
 
 KINDS = all_kinds()  # the named kinds, in the order of the page
 
@@ -89,9 +90,17 @@ def plots(given: FigureTables, name: str, by: Sequence[str] = ()) -> list[Plot]:
 
 
 def find(name: str) -> Kind | None:
-    """Return the kind with that name; None for columns."""
+    """Return the kind with that name, a metric (`OF_METRICS`) left aside; None for columns."""
     plain = name.replace("_", "-")
-    return next((kind for kind in KINDS if kind.name == plain), None)
+    family = plain.partition("-")[0]
+    names = (plain, family) if family in OF_METRICS else (plain,)
+    return next((kind for kind in KINDS if kind.name in names), None)
+
+
+def metric_of(name: str) -> str:
+    """Return the metric that a kind of `OF_METRICS` shows; empty for other kinds."""
+    kind, _, metric = name.replace("-", "_").partition("_")
+    return (metric or "accuracy") if kind in OF_METRICS else ""
 
 
 DIGITS = 6  # significant digits of numbers
@@ -145,7 +154,7 @@ def why_not(name: str, given: FigureTables) -> str:
     `name`: a kind, or a column of the tables. `given`: with the further table that the kind needs.
     """
     kind = find(name)
-    plain = name.replace("-", "_") if kind is None else kind.name.replace("-", "_")
+    plain = name.replace("-", "_")
     if kind is not None and (reason := _nothing_to_compare(kind.name, given)):
         return reason
     for table, column in _columns(plain, given, of_page=kind is not None):
@@ -157,6 +166,8 @@ def why_not(name: str, given: FigureTables) -> str:
 
 def _nothing_to_compare(kind: str, given: FigureTables) -> str:
     cells = given.tables.cells
+    if kind == "differences" and not apart(cells):
+        return "it compares cells of a dataset, and each dataset has only one"
     by_dataset = kind.startswith("overview-") or kind == "mean-ranks"
     if by_dataset and cells["dataset"].n_unique() < 2:
         return "it compares datasets, and there is only one"
@@ -167,9 +178,24 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
         return f"it is a grid of {' and '.join(_GRID)}, and cells have one {lacking}"
     if kind.startswith("sources-") and cells["vary"].n_unique() < 2:
         return "it compares sources of randomness, and all cells have the same vary"
+    if kind == "crossed" and not cells.filter(IS_CROSSED).height:
+        return "it shows crossed sources of randomness, and no cell has them"
+    if kind.startswith("likelihood-") and not _several_likelihoods(given.tables.runs):
+        return f"it takes {FEWEST} runs of a cell that are no copies, with probabilities"
     if kind.startswith("epochs-") and not several(given.every_epoch.cells):
         return "it compares epochs, and only one was analysed"
     return ""
+
+
+def apart(cells: pl.DataFrame) -> str:
+    """Return the axis whose levels are compared: the classifier, or else the first that differs."""
+    several = (name for name in ("classifier", *differing(cells)) if cells[name].n_unique() > 1)
+    return next(several, "")
+
+
+def _several_likelihoods(runs: pl.DataFrame) -> bool:
+    known = runs.filter(~pl.col("identical"), pl.col("cll").is_not_null())
+    return bool((known["cell"].value_counts()["count"] >= FEWEST).any())
 
 
 def _columns(name: str, given: FigureTables, *, of_page: bool) -> list[tuple[str, str]]:
@@ -178,6 +204,8 @@ def _columns(name: str, given: FigureTables, *, of_page: bool) -> list[tuple[str
         table = table_of(schemas(given.tables), name)
         return [] if table is None else [(table, name)]
     first, _, rest = name.partition("_")
+    if metric := metric_of(name):
+        return [("runs", metric)]
     if first in ("overview", "sources"):
         return [("cells", rest)]
     if first == "epochs":

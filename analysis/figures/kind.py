@@ -47,6 +47,9 @@ class FigureTables:
         The tables with all snapshots, if there are several.
     ensemble_draws, margins : polars frames or None
         Further tables: single ensembles, and distributions of margins.
+    averages, differences : polars frames
+        Means of a metric and what comparing cells in it gave, made for figures that are asked for
+        by name (`OF_METRICS`); empty for others.
     """
 
     tables: Tables
@@ -63,6 +66,8 @@ class FigureTables:
     every: Tables | None = None
     ensemble_draws: pl.DataFrame | None = None
     margins: pl.DataFrame | None = None
+    averages: pl.DataFrame = field(default_factory=pl.DataFrame)
+    differences: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def every_epoch(self) -> Tables:
@@ -78,6 +83,8 @@ class FigureTables:
         return getattr(self, name)
 
 
+OF_METRICS = ("means", "differences")
+"""Kinds that show accuracy, or the metric of runs that follows the name: means-ece."""
 OF_EVERY_EPOCH = {f"every_{name}": name for name in OF_ANALYSIS}
 FURTHER = tuple(one.name for one in fields(FigureTables) if str(one.type) == "pl.DataFrame | None")
 

@@ -1,11 +1,14 @@
-"""All cells at a glance, ranks of classifiers, and correlations between metrics."""
+"""All cells at a glance, means and differences with intervals, ranks, and correlations."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -22,7 +25,7 @@ from manyseed.analysis.figures.labels import (
     marker,
     varying,
 )
-from manyseed.analysis.figures.style import MANY, Plot, wide
+from manyseed.analysis.figures.style import MANY, PANEL, Plot, comparable, wide, wrapped
 from manyseed.analysis.questions.classifiers import standings
 from manyseed.analysis.tables.rows import Tables
 
@@ -116,6 +119,187 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
             "cell", "dataset", "classifier", *differing(cells), name
         ),
     )
+
+
+PER_ROW, PER_LETTER = 0.17, 0.068  # inches
+TALLEST = 11.0  # inches of a figure; further datasets are in figures of their own
+OVER = {"test sets": "seeds and new test sets of these data", "seeds": "seeds, on the test set"}
+"""What intervals are over, by the column that says it."""
+
+
+@kind(
+    "means",
+    "mean accuracy of each cell with its 95 % interval; means-ece: of another metric of runs",
+    chapter="overview",
+)
+def means(averages: pl.DataFrame) -> list[Plot]:
+    """Draw the mean of a metric in each cell with its interval, a panel per dataset.
+
+    `averages`: one row per cell, with the columns dataset, classifier, metric, mean, low, high,
+    over, n_runs and row, its label within the dataset.
+    """
+    known = averages.filter(pl.col("mean").is_not_null()) if averages.width else averages
+    if known.is_empty():
+        return []
+    metric = labelled(known["metric"][0])
+    classifiers = averages["classifier"].unique().sort().to_list()
+    found: list[Plot] = []
+    for part, figure, places in _panels(known, metric):
+        for axis, place, row in places:
+            index = classifiers.index(row["classifier"])
+            _interval(axis, place, (row["low"], row["high"]), colour(index))
+            mark = marker(index)
+            axis.plot([row["mean"]], [place], ls="", ms=4.5, color=colour(index), marker=mark)
+        single, n = part["low"].null_count(), int(part["n_runs"].sum())
+        lacking = f"; {counted(single, 'mean')} without one" if 0 < single < part.height else ""
+        found.append(
+            Plot(
+                *_named("means", known["metric"][0], len(found)),
+                f"Dots: mean {metric} of each cell, over runs and test sets. {_lines(part)}"
+                f"{lacking}. n = {counted(n, 'run')}.",
+                n,
+                figure,
+                data=part.drop("row"),
+            )
+        )
+    return found
+
+
+@kind(
+    "differences",
+    "differences between classifiers with their 95 % intervals, as compare judges them; "
+    "differences-ece: of another metric of runs",
+    chapter="overview",
+)
+def differences(differences: pl.DataFrame) -> list[Plot]:
+    """Draw the difference between the cells of each pair, with its intervals, a panel per dataset.
+
+    `differences`: one row per pair, with the columns dataset, metric, a, b, difference, low and
+    high, the interval that tells which is better, over, what it is over, seeds_low and seeds_high,
+    the one over seeds alone, and row, its label within the dataset.
+    """
+    if differences.is_empty():
+        return []
+    metric = labelled(differences["metric"][0])
+    found: list[Plot] = []
+    for part, figure, places in _panels(differences, f"difference in {metric}"):
+        told = part.filter((pl.col("low") > 0) | (pl.col("high") < 0)).height
+        for axis, place, row in places:
+            is_told = row["low"] is not None and (row["low"] > 0 or row["high"] < 0)
+            look = colour(0) if is_told else GREY
+            _interval(axis, place, (row["low"], row["high"]), look)
+            _interval(axis, place, (row["seeds_low"], row["seeds_high"]), look, thick=True)
+            inside = look if is_told else "white"
+            at = [row["difference"]], [place]
+            axis.plot(*at, ls="", ms=5, marker="o", color=look, markerfacecolor=inside)
+        for axis in figure.axes:
+            axis.axvline(0, color="black", linewidth=0.8, zorder=1)
+        both = part["seeds_low"].count() and "test sets" in part["over"].to_list()
+        thick = "; thick lines: over seeds alone, on these test sets" if both else ""
+        found.append(
+            Plot(
+                *_named("differences", differences["metric"][0], len(found)),
+                f"Dots: mean {metric} of the first minus that of the second, on the test sets that "
+                f"both have. {_lines(part)}{thick}. Filled: the interval is on one side of 0, so "
+                "the difference is told; hollow: it is not. "
+                f"n = {counted(part.height, 'pair')} of cells, {told:,} told.",
+                part.height,
+                figure,
+                data=part.drop("row"),
+            )
+        )
+    return found
+
+
+def _named(name: str, metric: str, before: int) -> tuple[str, str]:
+    """Return the name and the title of the figure that comes after so many."""
+    number = f"-{before + 1}" if before else ""
+    words = {"means": "Mean", "differences": "Differences in"}[name]
+    title = f"{words} {labelled(metric)}{f', continued ({before + 1})' if before else ''}"
+    return f"{name}-{metric.replace('_', '-')}{number}", title
+
+
+def _lines(part: pl.DataFrame) -> str:
+    overs = " or ".join(OVER[over] for over in part["over"].drop_nulls().unique().sort())
+    return f"Lines: 95 % intervals over {overs}, each by itself" if overs else "No intervals"
+
+
+def _panels(
+    table: pl.DataFrame, label: str
+) -> Iterator[tuple[pl.DataFrame, Figure, list[tuple[Axes, int, dict[str, Any]]]]]:
+    """Yield the rows of each figure, the figure, and the panel, place and values of each row.
+
+    There is a panel for each dataset. Panels side by side share their rows, and all panels their
+    horizontal axis unless one of them would be flat.
+    """
+    datasets = table["dataset"].unique().sort().to_list()
+    longest = max(map(len, table["row"].to_list()))
+    letters = min(longest, int(wide() / 2.2 / PER_LETTER))
+    room = wide() - letters * PER_LETTER
+    most = max(1, min(3, int(room / PANEL)))
+    beside = min(2, most) if len(datasets) == 4 else min(len(datasets), most)
+    lines = [datasets[at : at + beside] for at in range(0, len(datasets), beside)]
+    labels = [
+        table.filter(pl.col("dataset").is_in(line))["row"].unique(maintain_order=True).to_list()
+        for line in lines
+    ]
+    names = [[wrapped(row, letters) for row in rows] for rows in labels]
+    tall = [0.65 + PER_ROW * max(sum(n.count("\n") + 1 for n in own), 2) for own in names]
+    ends = [end for end in ("low", "high", "mean", "difference") if end in table.columns]
+    alike = comparable(
+        pl.concat([own[end].drop_nulls() for end in ends]) for own in table.partition_by("dataset")
+    )
+    first = 0
+    while first < len(lines):
+        last = first + 1
+        while last < len(lines) and sum(tall[first : last + 1]) <= TALLEST:
+            last += 1
+        figure = Figure(figsize=(wide(), sum(tall[first:last])))
+        figure.set_layout_engine("constrained", h_pad=0.06)
+        grid = figure.subplots(
+            *(last - first, beside),
+            squeeze=False,
+            sharex=alike,
+            sharey="row",
+            height_ratios=tall[first:last],
+        )
+        places: list[tuple[Axes, int, dict[str, Any]]] = []
+        for line, rows, own, axes in zip(
+            lines[first:last], labels[first:last], names[first:last], grid, strict=True
+        ):
+            for axis, dataset in zip(axes, line, strict=False):
+                axis.set_title(wrapped(dataset, max(12, int(room / beside / 0.085))))
+                axis.grid(visible=True, axis="x")
+                axis.grid(visible=False, axis="y")
+                axis.locator_params(axis="x", nbins=4)
+                axis.tick_params(axis="x", labelbottom=True)
+                axis.tick_params(axis="y", length=0)
+                axis.set_xlabel(label)
+                places += [
+                    (axis, rows.index(row["row"]), row)
+                    for row in table.filter(dataset=dataset).iter_rows(named=True)
+                ]
+            axes[0].set_yticks(range(len(rows)), own)
+            axes[0].set_ylim(len(rows) - 0.5, -0.5)
+            for extra in axes[len(line) :]:
+                extra.remove()
+        shown = [dataset for line in lines[first:last] for dataset in line]
+        yield table.filter(pl.col("dataset").is_in(shown)), figure, places
+        first = last
+
+
+def _interval(
+    axis: Axes,
+    place: int,
+    ends: tuple[float | None, float | None],
+    look: str,
+    *,
+    thick: bool = False,
+) -> None:
+    """Draw an interval, if there is one."""
+    low, high = ends
+    if low is not None and high is not None:
+        axis.plot([low, high], [place, place], color=look, linewidth=2.6 if thick else 1.1)
 
 
 RANK = 0.24  # inches per classifier

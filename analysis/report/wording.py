@@ -147,6 +147,22 @@ def varying_axes(cells: pl.DataFrame) -> list[str]:
     return [*found, "epoch"] if several(cells) else found
 
 
+_SPELT = {
+    "lr-sgd": "logistic regression fitted by stochastic gradient descent",
+    "svm-sgd": "linear support vector machine fitted by stochastic gradient descent",
+    "xgb": "gradient-boosted trees, XGBoost",
+    "mlp": "multilayer perceptron",
+    "cnn": "small convolutional network",
+    "convnet": "convolutional network",
+    "vgg": "VGG network",
+    "resnet": "residual network",
+    "preresnet": "residual network with pre-activation",
+    "wide-resnet": "wide residual network",
+    "vit": "vision transformer",
+    "vit-transfer": "a head on features of a vision transformer that was trained before",
+}
+"""What the names of classifiers stand for."""
+
 _ARCHITECTURES = {
     "mlp": "martinez2017",
     "vgg": "simonyan2015",
@@ -189,6 +205,14 @@ def methods(study: Study) -> Iterator[tuple[str, str]]:
     yield "Runs", " ".join(_runs(study))
     yield "Evaluation", " ".join(_evaluation(study))
     yield "Software", " ".join(_software(study))
+    if lost := [name for name, one in study.datasets.items() if one.get("not_found")]:
+        files = "their files are" if len(lost) > 1 else "its file is"
+        told = f"Rows and features of {_listed(lost)} are left out, as {files} not found from here."
+        yield NOTE, told
+
+
+NOTE = "Note"
+"""The heading of what is said to the author alone."""
 
 
 def _data(study: Study) -> Iterator[str]:
@@ -202,9 +226,6 @@ def _data(study: Study) -> Iterator[str]:
         source = [one["source"]] if one.get("source") not in (None, name) else []
         told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
-    if lost := [name for name, one in study.datasets.items() if one.get("not_found")]:
-        files = "their files are" if len(lost) > 1 else "its file is"
-        yield f"Rows and features of {_listed(lost)} are left out, as {files} not found from here."
     tested: dict[tuple[str, str], list[str]] = {}
     for name, one in () if study.imported else study.datasets.items():
         tested.setdefault(_tested(one), []).append(name)
@@ -279,7 +300,9 @@ def _training(study: Study) -> Iterator[str]:
             **_values(one["hparams"] for one in own),
         }
         words = [f"{key} {value}" for key, value in settings.items()]
-        told.append(f"{name}{cited} ({', '.join([kind] * (kind != name) + words)})")
+        spelt = [_SPELT[kind]] if kind in _SPELT else [kind] * (kind != name)
+        parts = ", ".join(words)
+        told.append(f"{name}{cited} ({'; '.join(filter(None, [*spelt, parts]))})")
     yield f"{counted(len(told), 'classifier')}: {'; '.join(told)}."
     encoded: dict[str, list[str]] = {}
     for kind in dict.fromkeys(str(one["classifier"].get("name")) for one in study.descriptions):
@@ -373,13 +396,20 @@ def _runs(study: Study) -> Iterator[str]:
     yield f"Of {counts['runs']:,} planned runs, {finished:,} finished{same}, and {failed}."
 
 
+_OF_ANSWERS = ("accuracy",)
+"""Metrics that answers use; consistency, churn and α̂ have sentences of their own."""
+
+
 def _evaluation(study: Study) -> Iterator[str]:
     if study.tables is None or study.options is None:
         yield "Not analysed yet."
         return
     if study.analysed < study.counts["runs"]:
         yield f"The results rest on {study.analysed:,} of {study.counts['runs']:,} planned runs."
+    told = _OF_ANSWERS if "uncertainty" not in study.has else study.metrics
     for name, meaning in study.metrics.items():
+        if name not in told:
+            continue
         first = meaning.partition(". ")[0].rstrip(".")
         is_named = first.lower().startswith(name.lower())
         yield f"{first}." if is_named else f"{name[:1].upper()}{name[1:]}: {first}."
@@ -389,8 +419,12 @@ def _evaluation(study: Study) -> Iterator[str]:
     yield "Standard deviations between seeds are pooled within repeats."
     _, *notes = conventions(study.tables, study.options)
     # without what explains marks of the page, and columns of tables
-    yield from (note.partition(" The quantity called")[0] for note in notes if note[0] not in "†‡")
-    levels = not study.tables.runs["alpha_hat"].is_null().all()
+    small = (study.tables.repeats["delta"] > study.options.close).all()
+    levels = not study.tables.runs["alpha_hat"].is_null().all() and not small
+    left_out = "†‡" if levels else "†‡α"
+    yield from (
+        note.partition(" The quantity called")[0] for note in notes if note[0] not in left_out
+    )
     loo = study.options.alpha_reference == "loo_ensemble"
     wanted = {
         "banerjee2025": levels,

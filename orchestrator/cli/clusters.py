@@ -50,7 +50,8 @@ def init(
     name = name or (out.stem if out else cluster.name)
     file = out or user_folder() / f"{name}.toml"
     if file.exists():
-        raise UserError("the profile exists", file=file, remedy="edit it, or choose another name")
+        remedy = "edit it, or write one of another name: manyseed cluster init NAME"
+        raise UserError("the profile exists", file=file, remedy=remedy)
     if not any(partition.is_up for partition in cluster.partitions):
         raise UnavailableError(f"{cluster.name}: no partition is up")
     place(file, profile_text(cluster).encode())
@@ -242,7 +243,7 @@ def stop(
     """
     import shutil
 
-    cluster = _cluster(folder)
+    cluster = _running(folder)
     was_running = bool(cluster.daemons.names())
     with console.status("stopping"):
         cluster.stop()
@@ -260,7 +261,7 @@ def status(folder: _Folder = None, as_json: Json = False) -> None:
 
         manyseed cluster test status
     """
-    cluster = _cluster(folder)
+    cluster = _running(folder)
     if as_json:
         nodes = _rows_of_nodes(cluster) if cluster.is_running else []
         partitions = {name for row in nodes for name in row[1].split(",")}
@@ -286,6 +287,16 @@ def _cluster(folder: Path | None) -> TestCluster:
     from manyseed.slurm.testcluster import TestCluster
 
     return TestCluster(folder or TestCluster.default_folder())
+
+
+def _running(folder: Path | None) -> TestCluster:
+    """Return the cluster in a folder; without one, the cluster that runs, wherever it lies."""
+    from manyseed.slurm.testcluster import TestCluster
+
+    registered = TestCluster.registered()
+    if folder is None and registered is not None and TestCluster(registered).daemons.names():
+        return TestCluster(registered)
+    return _cluster(folder)
 
 
 def _show_nodes(cluster: TestCluster) -> None:

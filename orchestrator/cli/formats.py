@@ -202,8 +202,8 @@ def _in_words(columns: Sequence[str], rows: Rows) -> tuple[list[str], list[list[
 def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str]]:
     """Return the row and column of each best value, and what it is the best of.
 
-    A metric's best is that of its dataset, ties as they are shown. Of a comparison, the better side
-    is bold.
+    A metric's best is that of its dataset, ties as they are shown; a spread or range is not better
+    or worse, and never bold. Of a comparison, the better side is bold.
     """
     from manyseed.analysis.metrics.metric import better
 
@@ -212,7 +212,9 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str
     for number, key in enumerate(frame.select(apart).iter_rows() if apart else [()] * len(frame)):
         blocks.setdefault(key, []).append(number)
     judged = {
-        name: way for name in columns if (way := better(name)) and frame[name].dtype.is_float()
+        name: way
+        for name in columns
+        if (way := better(name)) and "_range" not in name and frame[name].dtype.is_float()
     }
     found: Places = set()
     for name, way in judged.items():
@@ -248,17 +250,21 @@ def in_json(value: Mapping[str, Any]) -> bytes:
 
 def of_text(found: Reply, form: str) -> bytes:
     """Return sections of a text in Markdown or LaTeX, or what they cite in BibTeX."""
+    from manyseed.analysis.report.wording import NOTE
+
     if form == BIBTEX:
         return "\n".join(one.bibtex(key) for key, one in found.sources.items()).encode()
     parts = [(str(row["section"]), str(row["text"])) for one in found.answers for row in one.rows]
     if form == LATEX:
         told = [
             f"\\paragraph{{{latex(name)}.}} {re.sub(_CITED, _cite, latex(text))}"
+            if name != NOTE
+            else f"% {text}"
             for name, text in parts
         ]
         return "\n\n".join([*told, ""]).encode()
     listed = [f"- @{key}: {one.text}" for key, one in found.sources.items()]
-    told = [f"**{name}.** {text}" for name, text in parts]
+    told = [f"**{name}.** {text}" if name != NOTE else f"<!-- {text} -->" for name, text in parts]
     return "\n\n".join([*told, "\n".join(listed), ""]).encode()
 
 
@@ -306,9 +312,9 @@ def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) ->
 def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[str]]:
     """Return column heads and rows for readers, and remarks on them.
 
-    A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` if the
-    interval of a share would leave 0 to 1; a remark says what all intervals are over. An α̂
-    below the resolution δ is written as that, where δ is a column.
+    A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` in a
+    column of shares of which an interval would leave 0 to 1; a remark says what all intervals are
+    over. An α̂ below the resolution δ is written as that, where δ is a column.
     """
     remarks = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -334,19 +340,32 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
 
             told = [below(*both) for both in zip(frame[name], frame["delta"], strict=True)]
         if name in limits:
-            values = [_with_limits(*both) for both in zip(values, limits[name], strict=True)]
+            both = list(zip(values, limits[name], strict=True))
+            around = all(_is_around(*one) for one in both)
+            values = [_with_limits(*one, around=around) for one in both]
         cells.append([text or value for text, value in zip(told, values, strict=True)])
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
 
 
-def _with_limits(mean: Any, limits: tuple[float | None, float | None]) -> object:
+_Limits = tuple[float | None, float | None]
+
+
+def _is_around(mean: Any, limits: _Limits) -> bool:
+    """Return whether a mean is in the middle of its interval, if it has one."""
+    low, high = limits
+    if mean is None or low is None or high is None:
+        return True
+    half = (high - low) / 2
+    return bool(abs(low + half - mean) <= 1e-6 * half)
+
+
+def _with_limits(mean: Any, limits: _Limits, *, around: bool) -> object:
     low, high = limits
     if mean is None or low is None or high is None:
         return mean
-    half = (high - low) / 2
-    if abs(low + half - mean) > 1e-6 * half:
-        return f"{shown(mean)} ({shown(low)} to {shown(high)})"
-    return f"{shown(mean)} ± {shown(half)}"
+    if around:
+        return f"{shown(mean)} ± {shown((high - low) / 2)}"
+    return f"{shown(mean)} ({shown(low)} to {shown(high)})"
 
 
 def write_out(content: bytes, output: Path | None, name: str) -> None:
@@ -446,12 +465,25 @@ def latex(text: str) -> str:
     return _LATEX.sub(lambda match: _IN_LATEX[match[0]], plain)
 
 
+_NUMBER = re.compile(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?")
+_LIMITED = re.compile(r"(-?[\d.,]+(?:e[+-]\d+)?) \((-?[\d.,e+-]+) to (-?[\d.,e+-]+)\)")
+
+
 def _cell(value: object, *, bold: bool = False) -> str:
-    """Return a cell of a LaTeX table, with signed numbers in math mode."""
+    """Return a cell of a LaTeX table, with signed numbers in math mode; an interval is not bold."""
     text = shown(value)
-    number = re.fullmatch(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?", text)
-    if number is None or (isinstance(value, str) and "±" not in text):
-        return f"\\textbf{{{latex(text)}}}" if bold else latex(text)
+    if limited := _LIMITED.fullmatch(text):
+        mean, low, high = limited.groups()
+        return f"{_in_math(mean, bold=bold)} ({_in_math(low)} to {_in_math(high)})"
+    if _NUMBER.fullmatch(text) and (not isinstance(value, str) or "±" in text):
+        return _in_math(text, bold=bold)
+    return f"\\textbf{{{latex(text)}}}" if bold else latex(text)
+
+
+def _in_math(text: str, *, bold: bool = False) -> str:
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        return latex(text)
     mantissa, exponent, half = number.groups()
     parts = mantissa.replace(",", "{,}")
     parts += rf" \times 10^{{{int(exponent)}}}" if exponent else ""
@@ -464,6 +496,6 @@ def _are_numbers(rows: Sequence[Sequence[object]], number: int) -> bool:
     known = [row[number] for row in rows if row[number] is not None]
     return bool(known) and all(
         (isinstance(value, int | float) and not isinstance(value, bool))
-        or (isinstance(value, str) and " ± " in value)
+        or (isinstance(value, str) and (" ± " in value or bool(_LIMITED.fullmatch(value))))
         for value in known
     )

@@ -45,8 +45,8 @@ def docs(
 ) -> None:
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
-    A word that is no page lists the headings of the sections that have it; several words in quotes,
-    those that have all of them.
+    A word that is no page is searched for, also in other forms and by words of the same meaning:
+    its sections are listed, each with a line; of several words in quotes, those that have all.
 
     Examples:
 
@@ -78,9 +78,14 @@ def docs(
     name, _, heading = page.partition("#")
     name = name.removeprefix("docs/").removesuffix(".md")
     if name not in texts and not heading and (places := mentions(name, texts)):
-        print_table(None, ("page", "heading"), places[:_PLACES])
-        return say_next("Read one", "docs", places[0][0])
-    require_one_of(name, texts, "there is no such page", key="PAGE")
+        for one in places[:_PLACES]:
+            say(f"{one.where}  {one.title}")
+            say(one.line, indent=2)
+        return say_next("Read one", "docs", places[0].where)
+    missing = (
+        "there is no such page" if heading else "no page has this name, and none has this word"
+    )
+    require_one_of(name, texts, missing, key="PAGE" if heading else "WORD")
     text = _REFERENCE.sub(lambda _: _methods(), completed(name, texts[name]))
     by_heading = sections(text) | words(text)
     if heading:
@@ -300,32 +305,76 @@ def words(text: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-_CALLED = {"seed": "identity#streams"}
-"""What sections are about that do not have these words in their headings."""
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A section that a search finds: PAGE#ANCHOR, its title, and a line of what it says."""
+
+    where: str
+    title: str
+    line: str
 
 
-def mentions(phrase: str, texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return anchors and titles of the sections that have a word: glossary and headings first.
+_ALIKE = re.compile(r"^\| ([^|*]+) \| (\[.+\)) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^]]*)\]\(([\w-]*)(?:\.md)?(?:#([^)]*))?\)")
+_GLOSSARY = "glossary"
 
-    Of several words, those that have the phrase, or else all words that are not short.
+
+def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
+    """Return the sections that have a word: glossary and headings first.
+
+    Those that the glossary names for the word, or for another of the same meaning, come before all.
+    Of several words, those that have the phrase, or else all words that are not short; of a word
+    that no section has, those that have another form of it.
     """
     wanted = spelt(phrase)
     if not wanted:
         return []
-    if places := _having([wanted], texts):
-        return places
     long = [word for word in wanted.split("-") if len(word) >= _LONG_WORD]
-    return _having(long, texts) if "-" in wanted and long else []
+    found = _named_alike(wanted, texts)
+    several = "-" in wanted and bool(long)
+    for words_, forms in (([wanted], False), (long * several, False), (long, True)):
+        if places := _having(words_, texts, forms=forms) if words_ else []:
+            named = {one.where for one in found}
+            return found + [one for one in places if one.where not in named]
+    return found
 
 
 _LONG_WORD = 3
+_ENDINGS = re.compile(r"(ations?|ings?|ly|ied|ies|ed|es|s|e|y)$")  # that forms of a word differ in
+_FORMS = "([ct]?(ations?|ions?|ings?|ly|ied|ies|ed|es|s|e|y))|[ct]|ers?|ments?|able|al|ally"
+_STEM = 4  # letters that are left at least
 
 
-def _having(wanted: Sequence[str], texts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the sections that have all of these words, whether one or several are meant."""
+def stem(word: str) -> str:
+    """Return what forms of a word have in common: ``significan`` of significance, significantly."""
+    found = _ENDINGS.search(word)
+    word = word[: max(found.start(), _STEM)] if found and len(word) > _STEM else word
+    return word[:-1] if len(word) > _STEM and word.endswith(("nc", "nt")) else word
+
+
+def _stems(text: str) -> list[str]:
+    return [stem(word) for word in spelt(text).split("-")]
+
+
+def _named_alike(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
+    """Return the sections that the glossary's table of other words names for a word."""
+    found: list[Mention] = []
+    for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
+        if _stems(wanted) not in [_stems(one) for one in others.split(", ")]:
+            continue
+        for _, page, anchor in _LINK.findall(links):
+            title, text = sections(texts[page])[anchor]
+            found.append(Mention(f"{page}#{anchor}", title, _line(text, _stems(wanted))))
+    return found
+
+
+def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> list[Mention]:
+    """Return the sections that have all of these words, in any of their `forms` or as they are."""
     stems = [word.removesuffix("s") if len(word) > _LONG_WORD else word for word in wanted]
-    has = [re.compile(rf"(?<!\w){re.escape(stem)}(s|es|ing)?(?!\w)") for stem in stems]
-    found: list[tuple[int, int, str, str]] = []
+    stems = [stem(word) for word in wanted] if forms else stems
+    ending = _FORMS if forms else "s|es|ing"
+    has = [re.compile(rf"(?<!\w){re.escape(one)}({ending})?(?!\w)") for one in stems]
+    found: list[tuple[int, int, str, str, str]] = []
     for page, text in texts.items():
         listed = sections(text)
         for (anchor, (title, whole)), after in zip(
@@ -333,18 +382,44 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str]) -> list[tuple[str, 
         ):
             own = whole.partition(after)[0] if after else whole
             in_text, in_title = spelt(own), spelt(title)
+            if _ALIKE.search(own):
+                continue  # they lead to other sections
             if times := min(len(one.findall(in_text)) for one in has):
                 titled = sum(bool(one.search(in_title)) for one in has)
-                where = f"{page}#{anchor}"
-                is_called = any(_CALLED.get(stem) == where for stem in stems)
-                found.append((-len(has) if is_called else -titled, -times, where, title))
-        for anchor, (term, _) in words(text).items():
+                found.append((-titled, -times, f"{page}#{anchor}", title, own))
+        for anchor, (term, meaning) in words(text).items():
             if [spelt(term)] in (wanted, stems):
-                found.append((-len(has), -len(text), f"{page}#{anchor}", term))
+                found.append((-len(has), -len(text), f"{page}#{anchor}", term, meaning))
+    parts = [part for one in stems for part in one.split("-")]
     return [
-        (where if where.isascii() else spelt(where, "#"), title)
-        for *_, where, title in sorted(found)
+        Mention(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))
+        for *_, where, title, own in sorted(found)
     ]
+
+
+_LINE = 76  # letters
+
+
+def _line(text: str, stems: Sequence[str]) -> str:
+    """Return the sentence of a section that has the most of these words, or the part around one."""
+    plain = _LINK.sub(r"\1", re.sub(r"^#+ .*$|^```.*$|^<!--.*$", "", text, flags=re.MULTILINE))
+    plain = re.sub(r"^\|[-| ]+$", "", plain, flags=re.MULTILINE)
+    blocks = re.split(r"\n\s*\n|\n(?=[-|])|\n(?=\d+\.)", plain)
+    told = (" ".join(re.sub(r"[*`|]+", " ", block).split()).lstrip("- ") for block in blocks)
+    rows = (re.sub(r" ([,:;.])(?= )", r"\1", row) for row in told)
+    sentences = [one for row in rows for one in re.split(r"(?<=[.:;?]) (?=[A-Z`\d])", row) if one]
+    if not sentences:
+        return ""
+    stems = [one for one in stems if len(one) >= _LONG_WORD]
+    held = [sum(one in f"-{spelt(sentence)}" for one in stems) for sentence in sentences]
+    chosen = sentences[held.index(max(held))]
+    if len(chosen) <= _LINE:
+        return chosen
+    at = min([n for one in stems if (n := chosen.lower().find(one)) >= 0], default=0)
+    begin = 0 if at < _LINE - 20 else chosen.rfind(" ", 0, at - 20) + 1
+    part = chosen[begin : begin + _LINE - 4]
+    cut = part.rsplit(" ", 1)[0] if begin + len(part) < len(chosen) else part
+    return f"{'… ' if begin else ''}{cut}{' …' if begin + len(part) < len(chosen) else ''}"
 
 
 def _anchor(title: str) -> str:

@@ -299,7 +299,9 @@ def _on_cluster(name: str, found: list[Placement] | str) -> Iterator[str]:
 
 
 def _taking(one: Placement) -> str:
-    memory = "" if one.memory is None else f", {size(one.memory)} each"
+    from manyseed.orchestrator.submissions.memory import in_words
+
+    memory = "" if one.memory is None else f", {in_words(one.memory)} per task"
     waves = f" in {one.waves:,} waves" if one.waves > 1 else ""
     return (
         f"{counted(one.tasks, f'{one.resource.upper()} task')} of "
@@ -309,8 +311,15 @@ def _taking(one: Placement) -> str:
     )
 
 
-def _say_without_profile(paths: SweepPaths | None = None) -> bool:
-    """Say to make a profile first if nothing says to what a command would submit; return that."""
+def _say_without_profile(paths: SweepPaths) -> None:
+    """Say to make a profile first if nothing says to what a command would submit."""
+    if _lacks_profile(paths):
+        say_next("First", "cluster", "init")
+        say_next("What it says", "docs", "cluster")
+
+
+def _lacks_profile(paths: SweepPaths | None = None) -> bool:
+    """Return whether this machine submits, and nothing says to what a command would submit."""
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.submission import last_intent
 
@@ -319,8 +328,6 @@ def _say_without_profile(paths: SweepPaths | None = None) -> bool:
         try:
             choose(AUTO, last=last)
         except UserError:
-            say_next("First", "cluster", "init")
-            say_next("What it says", "docs", "cluster")
             return True
     return False
 
@@ -561,10 +568,11 @@ def init(
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
     say_next("Look", "plan", out, "--dry-run")
-    refused = _say_without_profile()
-    say_next("Train", "run", out)
-    if refused:
-        say_next("To train on this machine all the same", "run", out, "--cluster", "local")
+    if _lacks_profile():
+        say_next("Train on this machine", "run", out, "--cluster", "local")
+        say_next("Or, on its cluster, first", "cluster", "init")
+    else:
+        say_next("Train", "run", out)
 
 
 @takes("drop", "where", "dry_run")

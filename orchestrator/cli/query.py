@@ -291,6 +291,8 @@ def plot(
 
         manyseed plot quickstart --all
 
+        manyseed plot quickstart means
+
         manyseed plot quickstart accuracy --by perturb_continuous -o accuracy.pdf
 
         manyseed plot quickstart accuracy -o accuracy.csv

@@ -23,7 +23,6 @@ from manyseed.orchestrator.cli.output import (
     say_next,
     say_steps,
     say_training,
-    size,
 )
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError, UserError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
@@ -119,6 +118,8 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
 
 
 def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
+    from manyseed.orchestrator.submissions.memory import in_words
+
     found = sweep.usage()
     say_unreadable(sweep.submissions())
     if as_json:
@@ -130,9 +131,9 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     heads = ("cluster", "class", "tasks", "memory asked", "used", "cores asked", "used")
     rows = []
     for each in found:
-        asked = "" if each.memory_asked is None else size(each.memory_asked)
+        asked = "" if each.memory_asked is None else in_words(each.memory_asked)
         cores = (each.processes, f"{each.cores_used:.1f}")
-        used = size(each.memory_known)
+        used = in_words(each.memory_known)
         memory = (asked, f"at least {used} (killed)" if each.is_least else used)
         rows.append((each.cluster, each.resource, each.tasks, *memory, *cores))
     print_table(None, heads, rows)

@@ -29,7 +29,7 @@ from typing import (
 import google_crc32c
 
 from manyseed.orchestrator.disk.placing import place, place_soon_replaced, read_plain, unavailable
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.slurm.processes import Process
 
 if TYPE_CHECKING:
@@ -287,8 +287,8 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
         if not lease.is_held_here():
             watch.wait_until_dead([path.name])
         if lease.is_held_here() or not lease.try_take():
-            raise UserError(
-                f"the sweep is locked by {lease.holder()}", file=path, remedy="wait for it"
+            raise UnavailableError(
+                f"{path}: the sweep is locked by {lease.holder()}\n  wait for it"
             )
     with lease.kept():
         try:
@@ -319,11 +319,9 @@ def _remove_earlier(path: Path) -> None:
     if earlier is not None:
         process = Process.of(earlier.pid)
         if earlier.host != process.host or process.state() != "dead":
-            raise UserError(
-                f"the sweep is locked by process {earlier.pid} on {earlier.host}, of an earlier "
-                "version",
-                file=path,
-                remedy="wait for it; if that process is gone, remove the file",
+            raise UnavailableError(
+                f"{path}: the sweep is locked by process {earlier.pid} on {earlier.host}, of an "
+                "earlier version\n  wait for it; if that process is gone, remove the file"
             )
     with unavailable("remove the lock", path):
         path.unlink(missing_ok=True)

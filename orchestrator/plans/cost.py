@@ -332,10 +332,10 @@ def _measured(
 
 
 _MARGIN, _HALF = {"scores": "margin"}, {"dtype": "float16"}
+_ONE_OF_TWO, _BOTH = ('keep.scores = "margin"', 'keep.dtype = "float16"'), "both of them"
 _CHEAPER = (
-    ('keep.scores = "margin"', _MARGIN),
-    ('keep.dtype = "float16"', _HALF),
-    ('both, keep = { scores = "margin", dtype = "float16" },', _MARGIN | _HALF),
+    *zip(_ONE_OF_TWO, (_MARGIN, _HALF), strict=True),
+    (_BOTH, _MARGIN | _HALF),
     ('keep.scores = "none"', {"scores": "none"}),
 )
 
@@ -421,7 +421,7 @@ def check_room(
             f"its predictions need {_gb(needed)} ({_parts(before, after)}); "
             f"{place} has {_gb(free)} free",
             file=file,
-            remedy=_remedy(after, needed) + "or plan onto another disk with --out",
+            remedy=f"make room, or plan onto another disk with --out{_keeping_less(after, needed)}",
         )
     more = store_files(after) - store_files(before)
     if disk.f_files and more > disk.f_favail:
@@ -447,7 +447,7 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
             f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}, the largest "
             f"file a second time while it is written {_gb(replaced)}); the disk has "
             f"{_gb(free)} free\n  make room, or plan again with --out onto another disk"
-            + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")
+            + _keeping_less(missing, predictions)
         )
 
 
@@ -463,13 +463,21 @@ def _parts(before: list[GroupRoom], after: list[GroupRoom]) -> str:
     return f"scores {_gb(new - rest)}, labels, times and test sets {_gb(rest)}"
 
 
-def _remedy(groups: list[GroupRoom], needed: int) -> str:
+def _keeping_less(groups: list[GroupRoom], needed: int) -> str:
+    """Return what predictions would need if less of them were kept, a line each."""
     cheaper: Mapping[str, int] = {
         name: store_bytes(group.kept(**keep) for group in groups) for name, keep in _CHEAPER
     }
-    listed = [f"{name} needs {_gb(n)}" for name, n in cheaper.items() if n < needed]
-    return f"{', '.join(listed)}; " if listed else ""
+    alone = sum(n < needed for name, n in cheaper.items() if name in _ONE_OF_TWO)
+    listed = [
+        f"\n    {name} need{'s' if name != _BOTH else ''} {_gb(n)}"
+        for name, n in cheaper.items()
+        if n < needed and (name != _BOTH or alone == len(_ONE_OF_TWO))
+    ]
+    return f"; or keep less: instead of {_gb(needed)},{''.join(listed)}" if listed else ""
 
 
 def _gb(n_bytes: int) -> str:
+    if n_bytes < 1e5:
+        return f"{n_bytes / 1e3:,.1f} kB"
     return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:,.1f} MB"

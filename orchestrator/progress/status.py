@@ -528,26 +528,29 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
     classifier, else its expected duration, plus the expected time to measure its response curves.
     The speed of the processes is the cost of what they finished since they started, blended with
-    the expected speed.
+    the expected speed. Fits of a classifier of which they finished none are not expected to be any
+    quicker than planned.
 
     `attempts`: the running attempts, with at least one training process in total.
     """
     runs = _priced(paths, state)
-    left = float(runs.filter(state=MISSING)["seconds"].sum())
     by_group = runs.group_by("group").agg(pl.col("seconds").mean())
     means = {str(group): mean for group, mean in by_group.iter_rows()}
     workers = sum(attempt.workers for attempt in attempts)
     spent = sum(attempt.workers * max(0.0, time.time() - attempt.started) for attempt in attempts)
-    finished = sum(
-        n * means.get(group, 0.0)
-        for attempt in attempts
-        for ends in (attempt.done, attempt.failed)
-        for group, n in ends.items()
-    )
+    ended: Counter[str] = Counter()
+    for attempt in attempts:
+        ended.update(attempt.done)
+        ended.update(attempt.failed)
+    finished = sum(n * means.get(group, 0.0) for group, n in ended.items())
     (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
     blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
     speed = float(workers * (finished + blended) / (spent + blended))
-    return round(left / speed, 1)
+    seen = runs.filter(pl.col("group").cast(pl.String).is_in(list(ended)))["classifier"].unique()
+    missing = runs.filter(state=MISSING)
+    is_seen = pl.col("classifier").is_in(seen.implode())
+    known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
+    return round(known / speed + unknown / min(speed, float(workers)), 1)
 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
@@ -567,6 +570,7 @@ def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
         pass
     costs = cost.seconds(state.plan, observed, measuring)
     is_copy = cost.untrained_copies(state.plan)
-    return state.runs.join(costs, on="cell").with_columns(
+    classifiers = state.plan.cells.select("cell", "classifier")
+    return state.runs.join(costs.join(classifiers, on="cell"), on="cell").with_columns(
         seconds=pl.when(is_copy).then(0.0).otherwise("seconds")
     )

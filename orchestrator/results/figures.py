@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ import polars as pl
 from manyseed.analysis import Refused
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
-from manyseed.analysis.figures.kind import FURTHER, FigureTables
-from manyseed.analysis.figures.labels import OF, table_of
+from manyseed.analysis.figures.kind import FURTHER, OF_METRICS, FigureTables
+from manyseed.analysis.figures.labels import OF, SEPARATOR, described, differing, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
 from manyseed.jobs.checks import parsed
 from manyseed.orchestrator.calls import checked, from_python, further
+from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
     Results,
@@ -67,6 +69,8 @@ def plots(
     given = _given(paths, results, kind, where)
     inches = _inches(width)
     found = known.find(kind)
+    if metric := known.metric_of(kind):
+        given = _of_metric(paths, results, given, kind, metric, where)
     if found is not None and inches is not None and inches < found.least:
         reason = f"{found.name} has no room below {found.least * _INCH:.0f} mm"
         raise UserError(reason, key="--width", value=width, remedy="such as: --width double")
@@ -93,8 +97,13 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
         Columns kind, of (the column's table, or page) and shows.
     """
     results = read_results(paths)
-    available = [one for one in known.KINDS if not one.of or one.of in results]
-    rows = [(one.name, "page", one.shows) for one in available]
+    given = _given(paths, results, "", None)
+    available = [
+        one
+        for one in known.KINDS
+        if (not one.of or one.of in results) and not why_not(one.name, given)
+    ]
+    rows = [(one.name, OF_CELLS.get(one.name, "page"), one.shows) for one in available]
     schemas = {table: results.scan(table).collect_schema() for table in OF}
     seen = set[str]()
     for table in OF:
@@ -109,6 +118,8 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["kind", "of", "shows"], orient="row")
 
 
+OF_CELLS = dict.fromkeys(OF_METRICS, "cells")
+"""Kinds of a metric that is asked for, so they are not on the page."""
 _MOST_USUAL = 12
 
 
@@ -119,6 +130,8 @@ def usual(paths: SweepPaths) -> pl.DataFrame:
     close = read_analysis(paths)[0].close
     is_drawn = {
         "accuracy": True,
+        "means": True,
+        "differences": True,
         "cells": True,
         "overview-accuracy-mean": several["dataset"],
         "mean-ranks": several["dataset"] and several["classifier"],
@@ -236,7 +249,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     else:
         tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
     tables = once(tables)
-    further: dict[str, pl.DataFrame | None] = {
+    further: dict[str, Any] = {
         name: _of_cells(results[name], tables.cells) if name in results else None
         for name in FURTHER
     }
@@ -244,6 +257,102 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
     return FigureTables(tables, close=close, meanings=meanings, every=every, **further)
+
+
+def _of_metric(
+    paths: SweepPaths,
+    results: Results,
+    given: FigureTables,
+    kind: str,
+    metric: str,
+    where: str | None,
+) -> FigureTables:
+    """Add the means of a metric of runs, or its differences, to what figures are drawn from."""
+    schema = results.scan("runs").collect_schema()
+    if table_of({**dict.fromkeys(OF, pl.Schema()), "runs": schema}, metric) is None:
+        raise _unknown(kind, given.tables)
+    if kind.startswith("means"):
+        return replace(given, averages=_averages(results, given.tables.cells, metric))
+    try:
+        return replace(given, differences=_differences(paths, given.tables.cells, metric, where))
+    except UserError as error:
+        raise UserError(error.message, key="KIND", value=kind, remedy=error.remedy) from None
+
+
+def _averages(results: Results, cells: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """Return the mean of a metric in each cell with its interval, those of `query`, by dataset."""
+    from manyseed.orchestrator.asking.query import query
+
+    found = query(results, "runs", by=["cell"], columns=[metric])
+    ends = [f"{metric}_ci_{end}" for end in ("low", "high")]
+    lacking = [name for name in (*ends, "over") if name not in found.columns]
+    found = found.with_columns(pl.lit(None).alias(name) for name in lacking).select(
+        "cell",
+        pl.lit(metric).alias("metric"),
+        pl.col(metric).alias("mean"),
+        *(pl.col(name).cast(pl.Float64).alias(name.rpartition("_")[2]) for name in ends),
+        pl.col("over").cast(pl.String),
+        pl.col("n").alias("n_runs"),
+    )
+    own = cells.unique("cell").with_columns(pl.col("dataset", "classifier").cast(pl.String))
+    apart = differing(own)
+    levels = {
+        row["cell"]: SEPARATOR.join(unusual({axis: row[axis] for axis in apart}))
+        for row in own.iter_rows(named=True)
+    }
+    own = own.with_columns(pl.col("cell").replace_strict(levels, return_dtype=pl.String).alias("_"))
+    if own.select("dataset", "classifier", "_").n_unique() < own.height:  # levels of several axes
+        own = own.drop("_").join(described(own).rename({"_of": "_"}), on="cell")
+    parts = pl.concat_list("classifier", "_").list.eval(pl.element().filter(pl.element() != ""))
+    first = pl.col("cell").min().over("_")
+    return (
+        own.with_columns(row=parts.list.join(SEPARATOR))
+        .sort(pl.col("_") != "", first, "classifier", "cell")
+        .select("cell", "dataset", "classifier", *apart, "row")
+        .join(found, on="cell", how="left", maintain_order="left")
+    )
+
+
+def _differences(
+    paths: SweepPaths, cells: pl.DataFrame, metric: str, where: str | None
+) -> pl.DataFrame:
+    """Return what `compare` says of each pair of cells that differ in one axis alone."""
+    from manyseed.orchestrator.results.answers.compare import compare_cells, judged
+
+    by = known.apart(cells)
+    if not by:
+        return pl.DataFrame()
+    rows: list[dict[str, Any]] = []
+    for one in compare_cells(paths, by=by, where=where, metric=metric):
+        if (found := one.result) is None:
+            continue
+        axes = {axis: level for axis, level in one.same.items() if axis not in ("dataset", by)}
+        a, b = str(one.a.axes[by]), str(one.b.axes[by])
+        low, high = judged(one) or (None, None)
+        seeds_low, seeds_high = found.seeds or (None, None)
+        first = [str(axes["classifier"])] if "classifier" in axes else []
+        rows.append(
+            {
+                "dataset": str(one.same.get("dataset")),
+                "by": by,
+                "a": a,
+                "b": b,
+                "cell_a": one.a.cell,
+                "cell_b": one.b.cell,
+                "metric": metric,
+                "difference": found.difference,
+                "low": low,
+                "high": high,
+                "over": None if low is None else "test sets" if found.sets else "seeds",
+                "seeds_low": seeds_low,
+                "seeds_high": seeds_high,
+                "row": SEPARATOR.join([*first, f"{a} − {b}", *unusual(axes)]),
+            }
+        )
+    floats = ("low", "high", "seeds_low", "seeds_high")
+    rows.sort(key=lambda row: row["row"].count(SEPARATOR))  # the usual cells first
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    return table.with_columns(pl.col(*floats).cast(pl.Float64), pl.col("over").cast(pl.String))
 
 
 def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

@@ -120,7 +120,8 @@ def _check_node(
         except ClusterUnavailable:
             raise
         except (ClusterError, Refused) as error:
-            yield CheckResult(what, "refused", str(error))
+            remedy = f"change [{resources.name}] of the profile, then check again"
+            yield CheckResult(what, "refused", f"{error}\n{remedy}")
             return
         started = time.time()
         (job,) = submission.noted_jobs().values()
@@ -144,7 +145,9 @@ def _findings(
                 what, seen_state, "it did not start in time: increase --wait, or see squeue"
             )
         else:
-            yield CheckResult(what, seen_state, f"it never started Python; its log ends:\n{log}")
+            remedy = "see modules, setup and python of the profile"
+            problem = f"it never started Python: {remedy}; its log ends:\n{log}"
+            yield CheckResult(what, seen_state, problem)
         return
     gpus = {0: "", 1: " and a GPU"}.get(seen.gpus, f" and {seen.gpus} GPUs")
     given = f"{seen.cores} cores{gpus}"
@@ -154,7 +157,8 @@ def _findings(
     if not seen.imports:
         yield CheckResult("imports", "work")
     if resources.name == "gpu":
-        yield CheckResult("GPU", "failed" if seen.gpu_error else "works", seen.gpu_error)
+        problem = f"{seen.gpu_error}\n{_remedy_of_gpu(seen)}" if seen.gpu_error else ""
+        yield CheckResult("GPU", "failed" if seen.gpu_error else "works", problem)
     yield CheckResult("submits from a job", "no" if seen.submission_error else "yes")
     yield CheckResult(
         "requeues",
@@ -163,13 +167,28 @@ def _findings(
     )
 
 
+def _remedy_of_gpu(seen: Seen) -> str:
+    """Return what to do where PyTorch cannot use a GPU."""
+    if "not compiled with CUDA" in seen.gpu_error:
+        return (
+            "the profile's python has a PyTorch for CPUs: install one with CUDA there "
+            "(https://pytorch.org/get-started), or name another environment with setup or python"
+        )
+    if not seen.gpus:
+        return 'SLURM gave the job no GPU: see gres of [gpu] in the profile, such as "gpu:1"'
+    return "the driver of the node may be older than this PyTorch needs: see nvidia-smi there"
+
+
 def _accounting(has_accounting: bool) -> tuple[str, str]:
     if not has_accounting:
         return "none: how a job ended is known only for a few minutes", ""
     try:
         commands.run(["sacct", "-X", "-n", "-S", "now"])
     except ClusterError as error:
-        return "does not answer", str(error)
+        return "does not answer", (
+            f"{error}\nhow a job ended is then known only for a few minutes; the cluster's "
+            "administrators can start slurmdbd"
+        )
     return "answers", ""
 
 

@@ -144,6 +144,12 @@ class TestCluster:
         cache = os.environ.get("XDG_CACHE_HOME") or home() / ".cache"
         return Path(cache) / "manyseed" / NAME
 
+    @staticmethod
+    def registered() -> Path | None:
+        """Return the folder of the cluster whose profile is registered; None if there is none."""
+        link = user_folder() / f"{NAME}.toml"
+        return link.readlink().parent if link.is_symlink() else None
+
     @property
     def conf(self) -> Path:
         """Its slurm.conf, which is all that SLURM's commands need (as SLURM_CONF)."""

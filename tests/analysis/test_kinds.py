@@ -178,6 +178,44 @@ def test_kinds_of_the_page_are_drawn_alone_as_on_the_page(tables):
     assert drawing.plots(FigureTables(tables), "ensembles-close") == []
 
 
+def averages(datasets, classifiers, level=0.9):
+    """Rows of means that differ by data set only a little."""
+    rows = [
+        {
+            "dataset": f"data-{d}",
+            "classifier": f"model-{c:02}",
+            "metric": "accuracy",
+            "mean": level + 0.01 * d,
+            "low": level + 0.01 * d - 0.02,
+            "high": level + 0.01 * d + 0.02,
+            "over": "test sets",
+            "n_runs": 5,
+            "row": f"model-{c:02}",
+        }
+        for d in range(datasets)
+        for c in range(classifiers)
+    ]
+    return pl.DataFrame(rows)
+
+
+def test_means_of_panels_side_by_side_share_their_axis_and_no_two_classifiers_a_look(tables):
+    (plot,) = drawing.plots(FigureTables(tables, averages=averages(3, 14)), "means")
+    ends = {axis.get_xlim() for axis in plot.figure.axes}
+    assert (len(plot.figure.axes), len(ends)) == (3, 1)
+    dots = [one for one in plot.figure.axes[0].lines if one.get_linestyle() != "-"]
+    assert len({(one.get_color(), one.get_marker()) for one in dots}) == 14
+    assert plot.n == 3 * 14 * 5
+
+
+def test_means_of_many_datasets_are_several_figures_with_all_rows(tables):
+    given = FigureTables(tables, averages=averages(9, 30))
+    plots = drawing.plots(given, "means")
+    assert len(plots) > 1
+    assert pl.concat([plot.data for plot in plots]).height == 9 * 30
+    assert len({plot.name for plot in plots}) == len({plot.title for plot in plots}) == len(plots)
+    assert drawing.metric_of("means-f1_macro") == drawing.metric_of("means-f1-macro") == "f1_macro"
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_fit_the_columns_of_a_journal(tables, width):
     given = FigureTables(tables, ensembles=ENSEMBLES)
@@ -284,6 +322,8 @@ def test_the_numbers_of_violins_are_their_quantiles(tables):
     [
         ("mean-ranks", {}, "it compares datasets, and there is only one"),
         ("overview-accuracy-std", {}, "it compares datasets, and there is only one"),
+        ("differences", {"classifiers": ("mlp",)}, "it compares cells of a dataset, and each"),
+        ("crossed", {}, "it shows crossed sources of randomness, and no cell has them"),
         ("mean-ranks", {"datasets": 2, "classifiers": ("mlp",)}, "it compares classifiers, and"),
         ("grids", {"schemes": ("none", "x")}, "and cells have one perturb_hparams"),
         ("sources-accuracy-std", {}, "it compares sources of randomness, and all cells"),

@@ -534,9 +534,12 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
         sweep.submit(workers=1)
     message = str(refused.value)
     assert "64 runs need" in message
-    assert "0.0 MB free" in message
-    assert 'keep.scores = "none" needs' in message
-    assert "another disk" in message
+    assert re.search(r"; the disk has \d+\.\d kB free\n", message)
+    _, remedy, half, least = message.splitlines()
+    assert remedy.startswith("  make room, or plan again with ")
+    assert "; or keep less: instead of 1.2 MB," in remedy
+    assert half.startswith('    keep.dtype = "float16" needs ')
+    assert least.startswith('    keep.scores = "none" needs ')
     assert not sweep.paths.tasks.exists()
     assert not sweep.paths.store.exists()
 

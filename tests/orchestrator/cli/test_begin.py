@@ -99,20 +99,60 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
     code, text = inside("docs", "alpha")
     lines = text.splitlines()
     assert code == 0
-    assert len(lines) <= 10
-    assert [line.split()[0] for line in lines[1:3]] == ["glossary#alpha", "results#alpha"]
+    assert len(lines) <= 13
+    assert [line.split()[0] for line in lines[0:4:2]] == ["glossary#alpha", "results#alpha"]
+    assert lines[1].startswith("  α̂: how unlike a run is to the others")
     assert lines[-1] == "Read one: manyseed docs 'glossary#alpha'"
     code, text = inside("docs", "error consistency")
-    assert (code, len(text.splitlines()) <= 10) == (0, True)
+    assert (code, len(text.splitlines()) <= 13) == (0, True)
     assert inside("docs", "qqzz")[0] == inside("docs", "--", "!")[0] == 2
+    assert (
+        'WORD = "qqzz": no page has this name, and none has this word' in inside("docs", "qqzz")[1]
+    )
     for word, first in (
         ("seeds", "identity#streams"),
         ("metrics", "extending#a-metric"),
         ("add a metric", "extending#adding-a-metric"),
     ):
         code, text = inside("docs", word)
-        assert (code, text.splitlines()[1].startswith(first)) == (0, True), text
+        assert (code, text.splitlines()[0].startswith(first)) == (0, True), text
     assert inside("docs", "add a qqzz")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        *((word, "faq#imbalanced-classes") for word in ("imbalance", "imbalanced", "class_weight")),
+        ("balanced", "faq#imbalanced-classes"),
+        ("significance", "results#comparing-cells-classifiers-and-sweeps"),
+        ("p-value", "results#comparing-cells-classifiers-and-sweeps"),
+        ("cross-validation", "datasets#files"),
+        ("early stopping", "results#snapshots"),
+        ("interrupt", "faq#it-stopped-in-the-middle"),
+        ("parallel", "classifiers#many-seeds-at-once"),
+        *((word, "faq#licence-and-how-to-cite") for word in ("license", "licence", "cite")),
+        ("delete", "sweep-file#planning-again"),
+        ("error bars", "plots#figures-as-files-manyseed-plot"),
+        ("intervals", "plots#figures-as-files-manyseed-plot"),
+        ("not told", "glossary#not-told"),
+        ("which image", "faq#which-image-is-row-n"),
+    ],
+)
+def test_words_of_newcomers_lead_to_their_answers(asked: str, first: str) -> None:
+    code, text = inside("docs", asked)
+    lines = text.splitlines()
+    assert (code, lines[0].split()[0]) == (0, first), text
+    assert all(line.startswith("  ") and line.strip() for line in lines[1:-1:2]), text
+    assert max(map(cell_len, lines[1:-1:2])) <= 110
+
+
+def test_other_forms_of_a_word_are_found_where_it_is_not_there_itself() -> None:
+    assert guide.stem("imbalanced") == guide.stem("imbalance") == "imbalan"
+    assert guide.stem("significance") == guide.stem("significantly") == "significan"
+    assert [guide.stem(word) for word in ("run", "seeds", "test")] == ["run", "seed", "test"]
+    texts = {"page": "# Page\n\n## Of runs\n\nTwo means differ significantly.\n"}
+    (found,) = guide.mentions("significance", texts)
+    assert (found.where, found.line) == ("page#of-runs", "Two means differ significantly.")
 
 
 def test_every_block_of_code_is_closed() -> None:

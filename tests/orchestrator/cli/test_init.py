@@ -214,9 +214,12 @@ def test_who_has_no_profile_on_a_machine_that_submits_is_told_to_make_one(
         monkeypatch.setattr(profiles, "available", lambda submits=submits: submits)
         code, said = inside("init", "measured.csv", "--out", f"{submits}.toml")
         assert code == 0, said
-        assert ("First: manyseed cluster init" in said) is submits
-        here_too = f"all the same: manyseed run {submits}.toml --cluster local"
-        assert (here_too in said) is submits
+        lines = said.splitlines()
+        look = f"Look: manyseed plan {submits}.toml --dry-run"
+        _, *following = lines[lines.index(look) :]
+        here_at_once = f"Train on this machine: manyseed run {submits}.toml --cluster local"
+        there = [here_at_once, "Or, on its cluster, first: manyseed cluster init"]
+        assert following == (there if submits else [f"Train: manyseed run {submits}.toml"])
 
 
 def test_data_that_cannot_be_read_are_told_before_a_file_that_is_there(here: Path) -> None:

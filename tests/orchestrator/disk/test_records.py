@@ -18,7 +18,7 @@ import pytest
 
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.records import locked, read_json, read_record, write_json
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.slurm.processes import Process
 
 
@@ -109,7 +109,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_lock_is_held_by_one_and_leaves_nothing(tmp_path: Path) -> None:
     with locked(tmp_path / ".lock", "planning"):
-        with pytest.raises(UserError, match=f"process {os.getpid()} on .*, planning"):
+        with pytest.raises(UnavailableError, match=f"process {os.getpid()} on .*, planning"):
             locked(tmp_path / ".lock", "submitting").__enter__()
         with locked(tmp_path / ".tuning.lock", "tuning"):
             pass
@@ -131,7 +131,7 @@ def test_the_lock_of_a_suspended_process_is_not_taken_over(
     monkeypatch.setenv("MANYSEED_LEASE_SECONDS", "0.2")
     holder.send_signal(signal.SIGSTOP)
     for _ in range(3):
-        with pytest.raises(UserError, match="locked"):
+        with pytest.raises(UnavailableError, match="locked"):
             locked(tmp_path / ".lock", "planning").__enter__()
         time.sleep(0.15)
 
@@ -143,12 +143,14 @@ def test_the_lock_of_an_earlier_version_holds_while_its_process_may_live(
     file = tmp_path / ".lock"
     process = subprocess.Popen(["sleep", "60"])
     file.write_text(json.dumps({"host": host, "pid": process.pid, "doing": "planning"}))
-    with pytest.raises(UserError, match=f"process {process.pid} on {host}, of an earlier version"):
+    with pytest.raises(
+        UnavailableError, match=f"process {process.pid} on {host}, of an earlier version"
+    ):
         locked(file, "planning").__enter__()
     process.kill()
     process.wait()
     if host == "elsewhere":  # nobody here can tell
-        with pytest.raises(UserError, match="remove the file"):
+        with pytest.raises(UnavailableError, match="remove the file"):
             locked(file, "planning").__enter__()
         file.unlink()
     with locked(file, "planning"):
@@ -186,7 +188,7 @@ def test_another_hosts_lock_is_taken_over_when_it_stands_still(
     thread = threading.Thread(target=beat)
     thread.start()
     try:
-        with pytest.raises(UserError, match="locked"):
+        with pytest.raises(UnavailableError, match="locked"):
             locked(tmp_path / ".lock", "planning").__enter__()
     finally:
         ended.set()

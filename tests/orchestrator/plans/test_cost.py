@@ -382,8 +382,9 @@ def test_a_plan_that_the_disk_cannot_hold_is_refused_with_figures(free, tmp_path
     for part in (
         str(file),
         "its predictions need",
-        "0.0 MB free",
-        'keep.scores = "margin" needs',
+        " kB free",
+        '\n    keep.scores = "margin" needs',
+        "\n    both of them need",
         "--out",
     ):
         assert part in str(error.value)
@@ -525,7 +526,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
     assert [(fit["classifier"], fit["dataset"]) for fit in shown["beyond_walltime"]] == [
         ("lr-sgd", "dionis")
     ]
-    assert "0.0 MB free" in shown["no_room"]
+    assert " kB free" in shown["no_room"]
     text = " ".join(plan_command(monkeypatch, capsys, *options).out.split())
     assert "even by continuing: lr-sgd on dionis (" in text
     assert "It could not be planned into" in text

@@ -55,6 +55,23 @@ def test_time_left_follows_the_speed_that_was_seen(quick: Sweep, expected: float
     assert found == pytest.approx(5 * left, rel=0.1)
 
 
+def test_quick_fits_say_nothing_of_those_of_another_classifier(
+    quick: Sweep, expected: float
+) -> None:
+    """The linear fits took a hundredth of what was thought; those of trees have not begun."""
+    survey = quick.survey()
+    runs = survey.runs.join(survey.plan.cells.select("cell", "classifier"), on="cell")
+    states = {group: np.full_like(each, MISSING) for group, each in survey.states.items()}
+    linear = runs.filter(classifier="lr-sgd")["group"].unique().to_list()
+    for group in linear:
+        states[group][:] = DONE
+    todo = dataclasses.replace(survey, states=states)
+    quickly = attempt({str(group): 10_000 for group in linear}, 10_000 * expected / 100 / WORKERS)
+    copies = 2 * 3
+    trees = expected * (runs.filter(classifier="xgb").height - copies) / WORKERS
+    assert seconds_left(quick.paths, todo, [quickly]) == pytest.approx(trees, rel=0.15)
+
+
 def test_a_first_fit_that_takes_its_time_is_no_standstill(quick: Sweep, expected: float) -> None:
     found = [seconds_left(quick.paths, quick.survey(), [attempt({}, n)]) for n in (0.0, 20.0)]
     assert found == [0.0, 0.0], "nothing is missing"

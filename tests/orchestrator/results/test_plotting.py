@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 
 from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
-from manyseed.analysis.figures.labels import labelled, schemas, table_of
+from manyseed.analysis.figures.labels import OF, labelled, schemas, table_of
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.answers.compare import compare_cells
 from manyseed.orchestrator.results.figures import save, usual
 from tests.analysis.planted import planted
 from tests.here import Done
@@ -68,7 +69,7 @@ def test_all_kinds_that_are_listed_are_drawn(sweep: Sweep) -> None:
     assert "ensembles-close" not in named  # howmany was not asked
     assert not {"cell", "run_index", "delta", "train_fraction", "n_runs"} & set(named)
     assert {"accuracy", "alpha_hat_accuracy"} <= set(dir(sweep.plot))
-    some = [name for name, of in named.items() if of != "page"][::12]
+    some = [name for name, of in named.items() if of in OF][::12]
     for name in some:
         assert sweep.plot.all(name, by="classifier"), name
 
@@ -94,6 +95,74 @@ def test_the_command_writes_the_same_file_again_and_prints_the_caption(
     assert len(every.splitlines()) > sweep.plot.kinds.height > 40 > len(told.splitlines()) > 8
     assert f"All {sweep.plot.kinds.height:,} kinds: " in told
     for kind in usual(sweep.paths)["kind"]:
+        assert sweep.plot.all(kind), kind
+
+
+def test_means_are_those_of_query_with_its_intervals(sweep: Sweep) -> None:
+    for kind, metric in (("means", "accuracy"), ("means-ece", "ece"), ("means_brier", "brier")):
+        (plot,) = sweep.plot.all(kind)
+        assert plot.data is not None
+        asked = sweep.query("runs", by=["cell"], columns=[metric])
+        ends = {f"{metric}_ci_low": "low", f"{metric}_ci_high": "high", metric: "mean"}
+        expected = {row["cell"]: row for row in asked.rename(ends).iter_rows(named=True)}
+        for row in plot.data.iter_rows(named=True):
+            for name in ("mean", "low", "high"):
+                assert row[name] == pytest.approx(expected[row["cell"]][name]), (kind, name)
+        (axis,) = plot.figure.axes
+        lines = [line for line in axis.lines if line.get_linestyle() == "-"]
+        dots = [line for line in axis.lines if line.get_linestyle() != "-"]
+        assert len(dots) == plot.data.height
+        assert len(lines) == plot.data["low"].count() > 0
+        looks = {(dot.get_color(), dot.get_marker()) for dot in dots}
+        assert len(looks) == plot.data["classifier"].n_unique()
+        assert "95 % intervals over seeds and new test sets" in plot.caption
+
+
+def test_differences_are_judged_as_compare_judges_them(sweep: Sweep) -> None:
+    for kind, metric in (("differences", "accuracy"), ("differences-ece", "ece")):
+        (plot,) = sweep.plot.all(kind)
+        assert plot.data is not None
+        pairs = [one for one in compare_cells(sweep.paths, metric=metric) if one.result]
+        assert plot.n == plot.data.height == len(pairs) > 1
+        drawn = {(row["cell_a"], row["cell_b"]): row for row in plot.data.iter_rows(named=True)}
+        for one in pairs:
+            assert one.result is not None
+            row = drawn[one.a.cell, one.b.cell]
+            assert row["difference"] == pytest.approx(one.result.difference)
+            limits = one.result.sets or one.result.seeds or (None, None)
+            assert (row["low"], row["high"]) == pytest.approx(limits)
+        dots = [line for line in plot.figure.axes[0].lines if line.get_marker() == "o"]
+        filled = sum(dot.get_markerfacecolor() != "white" for dot in dots)
+        told = plot.data.filter((pl.col("low") > 0) | (pl.col("high") < 0)).height
+        assert (len(dots), filled) == (plot.n, told)
+        assert f"{told} told" in plot.caption
+
+
+def test_differences_of_one_classifier_are_those_of_the_axis_that_differs(sweep: Sweep) -> None:
+    (plot,) = sweep.plot.all("differences", where="classifier = 'xgb'")
+    assert plot.data is not None
+    assert plot.data["by"].unique().to_list() == ["train_fraction"]
+    one = "classifier = 'xgb' AND perturb_continuous = 'none' AND train_fraction = 1"
+    with pytest.raises(UserError, match="nothing to draw") as error:
+        sweep.plot.all("differences", where=one)
+    assert "each dataset has only one" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind", ["means-nothing", "differences-ec_local", "differences-fit_seconds"]
+)
+def test_intervals_are_of_metrics_of_runs(sweep: Sweep, kind: str) -> None:
+    with pytest.raises(UserError) as error:
+        sweep.plot.all(kind)
+    assert error.value.key == "KIND"
+
+
+def test_only_what_can_be_drawn_is_listed(sweep: Sweep) -> None:
+    """A kind that compares data sets was listed, and then refused, as there is only one."""
+    listed = sweep.plot.kinds.filter(pl.col("of").is_in(["page", "cells"]))["kind"].to_list()
+    assert {"means", "differences", "cells"} <= {*listed}
+    assert not {"overview-accuracy-mean", "mean-ranks", "crossed", "epochs-ece"} & {*listed}
+    for kind in listed:
         assert sweep.plot.all(kind), kind
 
 

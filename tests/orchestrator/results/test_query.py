@@ -265,6 +265,30 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
     assert "Table: Accuracy {#tab:a}" in lines
 
 
+def test_a_column_has_one_form_of_intervals_and_spreads_are_not_bold() -> None:
+    """One share near 1 had (a to b) in a column of ±; a range was bold and an SD was not."""
+    frame = pl.DataFrame(
+        {
+            "classifier": ["mlp", "xgb"],
+            "accuracy_mean": [0.99, 0.9],
+            "accuracy_mean_ci_low": [0.95, 0.88],
+            "accuracy_mean_ci_high": [0.998, 0.92],
+            "accuracy_range": [0.1, 0.2],
+            "ece_mean": [0.3, 0.2],
+            "ece_mean_ci_low": [0.25, 0.1],
+            "ece_mean_ci_high": [0.35, 0.3],
+            "over": ["test sets"] * 2,
+        }
+    )
+    paper = formats.for_paper("latex", None, None, "best")
+    text = formats.in_format(frame, "latex", {}, [], paper).decode()
+    assert r"\begin{tabular}{lrrr}" in text
+    assert text.splitlines()[-4:-2] == [
+        r"mlp & $\mathbf{0.9900}$ (0.9500 to 0.9980) & 0.1000 & $0.3000 \pm 0.0500$ \\",
+        r"xgb & 0.9000 (0.8800 to 0.9200) & 0.2000 & $\mathbf{0.2000} \pm 0.1000$ \\",
+    ]
+
+
 @pytest.mark.parametrize(
     ("form", "options", "message"),
     [

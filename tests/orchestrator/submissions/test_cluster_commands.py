@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.orchestrator.submissions.nodecheck import Seen, _findings
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
 from manyseed.slurm.discover import Limits, discover
 from manyseed.slurm.profile import read_profile, user_folder
+from manyseed.slurm.states import JobState
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 from tests.cluster import Slurm, start
 from tests.orchestrator.conftest import QUICK, command, write
@@ -37,13 +39,16 @@ def test_a_test_cluster_comes_and_goes_without_a_trace(
         states = {node["node"]: (node["state"], node["gpus"]) for node in shown["nodes"]}
         assert states == {"c1": ("idle", 0), "g1": ("idle", 2)}
         assert read_profile(user_folder() / "testcluster.toml").slurm_conf == cluster.conf
+        found = json.loads(command("cluster", "test", "status", "--json").stdout)
+        assert found == shown, "the one that runs is found without --dir"
         again = command("testcluster", "start", *folder)
         assert again.returncode == 4
         assert "running" in again.stderr
         names = cluster.daemons.names()
         assert {"munged", "slurmctld", "slurmd-c1", "slurmd-g1"} == set(names)
     finally:
-        stopped = command("testcluster", "stop", *folder)
+        stopped = command("cluster", "test", "stop")
+        cluster.stop()
     assert "Stopped" in stopped.stdout
     assert cluster.daemons.names() == []
     assert not list(cluster.daemons.jobs())
@@ -51,6 +56,24 @@ def test_a_test_cluster_comes_and_goes_without_a_trace(
     gone = command("cluster", "check", "testcluster", cwd=tmp_path)
     assert gone.returncode == 2
     assert "manyseed cluster test start" in gone.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "gpus", "remedy"),
+    [
+        ("AssertionError: Torch not compiled with CUDA enabled", 1, "install one with CUDA"),
+        ("RuntimeError: No CUDA GPUs are available", 0, "see gres of"),
+        ("RuntimeError: driver too old", 1, "see nvidia-smi"),
+    ],
+)
+def test_a_gpu_that_fails_comes_with_a_remedy(error: str, gpus: int, remedy: str) -> None:
+    profile = read_profile(Path(__file__).parents[3] / "examples" / "clusters" / "gpu.toml")
+    assert profile.gpu is not None
+    seen = Seen("g1", 4, gpus, {}, error, "", requeued=True)
+    done = JobState("1", "check", "finished")
+    (found,) = (one for one in _findings("gpu job", done, seen, profile.gpu, "") if one.problem)
+    assert found.problem.startswith(error)
+    assert remedy in found.problem
 
 
 def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) -> None:
@@ -68,6 +91,7 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     file.write_text("# edited\n")
     again = command("cluster", "init", "--out", file)
     assert again.returncode == 2
+    assert "manyseed cluster init NAME" in again.stderr
     assert file.read_text() == "# edited\n"
     assert command("cluster", "init").returncode == 0
     named = user_folder() / "testcluster.toml"

@@ -44,7 +44,7 @@ def test_tasks_are_those_that_are_submitted(
     assert 0 < told["task_hours"] <= told["hours"] < told["walltime_hours"] == 1 / 6
     assert not out.exists()
     shown = command(*options).stdout
-    assert "On lab: 3 CPU tasks of 2 processes, 2.15 GB each, 3 at once; about " in shown
+    assert "On lab: 3 CPU tasks of 2 processes, 2G per task, 3 at once; about " in shown
     submission = Sweep(out).submit(cluster=str(lab))
     assert submission is not None
     assert submission.intent.tasks == told["tasks"]

@@ -193,7 +193,7 @@ def test_usage_prints_that_a_task_was_killed(
     first = killed(tmp_path, 1, 150 * M, 61 * M)
     monkeypatch.setattr(Sweep, "submissions", lambda _: [first])
     done = command("status", sweep.directory, "--usage")
-    assert "at least 157 MB (killed)" in " ".join(done.stdout.split()), done.output
+    assert "at least 150M (killed)" in " ".join(done.stdout.split()), done.output
 
 
 def test_what_was_killed_twice_needs_an_amount(

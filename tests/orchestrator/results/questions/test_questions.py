@@ -203,7 +203,8 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     assert [*told] == ["Data", "Training", "Runs", "Evaluation", "Software"]
     assert "cancer (sklearn:breast_cancer; 569 rows, 30 features, 2 classes, 427" in told["Data"]
     assert "its own test set, 25 % of the rows, stratified by class; the rest" in told["Data"]
-    assert "lr-sgd (max iter 1000, schedule adaptive" in told["Training"]
+    spelt = "logistic regression fitted by stochastic gradient descent"
+    assert f"lr-sgd ({spelt}; max iter 1000, schedule adaptive" in told["Training"]
     assert "For lr-sgd, numbers are standardised by the training" in told["Training"]
     assert "Runs that share a test set differ in batch" in told["Training"]
     assert "Continuous perturbation: none and relative:0.5." in told["Training"]
@@ -213,7 +214,6 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     assert "Unfinished" not in told["Runs"]
     meaning = "Accuracy: Share of the test points that the run gets right."
     assert meaning in told["Evaluation"]
-    assert "averaged over 5 random splits" in told["Evaluation"]
     assert f"numpy {np.__version__}" in told["Software"]
     assert "the seed 7." in told["Software"]
     for verb in (("answers", sweep.directory, "methods"), ("methods", sweep.directory)):
@@ -227,8 +227,8 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     code, _ = inside("methods", sweep.directory, "--output", file)
     entries = re.findall(r"^@misc\{(\w+),$", file.read_text(), re.MULTILINE)
     assert (code, {*entries}, len(entries)) == (0, cited, len(cited))
-    assert {"banerjee2025", "chen2016", "manyseed", "pedregosa2011"} == cited
-    assert "[@banerjee2025]" in inside("methods", sweep.directory, "-f", "markdown")[1]
+    assert {"chen2016", "manyseed", "pedregosa2011"} == cited
+    assert "[@chen2016]" in inside("methods", sweep.directory, "-f", "markdown")[1]
     for wrong in (("-f", "latex", "--bold", "best"), ("-f", "xml")):
         assert inside("methods", sweep.directory, *wrong)[0] == 2
     code, said = inside("compare", sweep.directory, "--format", "bibtex")

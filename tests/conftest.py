@@ -41,6 +41,12 @@ def _one_name() -> Iterator[None]:
     assert not {name.partition(".")[0] for name in sys.modules} & folders
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep prepared data apart from the user's, and from those of earlier runs of the tests."""
+    os.environ["MANYSEED_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
 @pytest.fixture(autouse=True)
 def _processes(request: pytest.FixtureRequest) -> Iterator[None]:
     """Start real processes for tests marked ``process``."""

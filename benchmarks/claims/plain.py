@@ -107,7 +107,7 @@ PLAIN: Mapping[str, str] = {
     r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all": (
         "Captions: what is drawn, and by what it was chosen."
     ),
-    r"response curves with equal ends": "What a kind of figures draws.",
+    r"response curves with equal ends|of another metric of runs": "What a kind of figures draws.",
     r"Bold: the b|P: that it is better|more is better": (
         "Which mean is the better one in a table, and which direction is."
     ),

@@ -316,6 +316,9 @@ def _asked(
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found)
+    if form in formats.IN_WORDS and found.table and not (paper.columns or paper.bold):
+        rows = formats.of_table(found)  # what a reader of the terminal sees
+        notes += found.below
     for column in paper.columns:
         require_one_of(column, rows.columns, "unknown column", key="--columns")
     rows = rows.select(paper.columns or rows.columns)

@@ -242,6 +242,16 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str
     return found, [f"Bold: the best value{within}; whether it is better, compare tells."]
 
 
+def of_table(found: Reply) -> pl.DataFrame:
+    """Return the table that a question prints, in which datasets head its rows."""
+    import polars as pl
+
+    names = iter(("dataset", "verdict"))
+    heads = [head or next(names) for head in found.columns]
+    cells = [["" if cell is None else shown(cell) for cell in row] for row in found.table]
+    return pl.DataFrame(cells, schema=dict.fromkeys(heads, pl.String), orient="row")
+
+
 def in_json(value: Mapping[str, Any]) -> bytes:
     """Return a JSON object, with the schema first, as a file's content."""
     value = {"schema": SCHEMA, **value}
@@ -341,7 +351,7 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
             told = [below(*both) for both in zip(frame[name], frame["delta"], strict=True)]
         if name in limits:
             both = list(zip(values, limits[name], strict=True))
-            around = all(_is_around(*one) for one in both)
+            around = all(_is_around(*one) for one, text in zip(both, told, strict=True) if not text)
             values = [_with_limits(*one, around=around) for one in both]
         cells.append([text or value for text, value in zip(told, values, strict=True)])
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
@@ -466,6 +476,7 @@ def latex(text: str) -> str:
 
 
 _NUMBER = re.compile(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?")
+_SIGNED = re.compile(r"[+-][\d.]+( to [+-][\d.]+)?")
 _LIMITED = re.compile(r"(-?[\d.,]+(?:e[+-]\d+)?) \((-?[\d.,e+-]+) to (-?[\d.,e+-]+)\)")
 
 
@@ -475,6 +486,8 @@ def _cell(value: object, *, bold: bool = False) -> str:
     if limited := _LIMITED.fullmatch(text):
         mean, low, high = limited.groups()
         return f"{_in_math(mean, bold=bold)} ({_in_math(low)} to {_in_math(high)})"
+    if isinstance(value, str) and _SIGNED.fullmatch(text):
+        return " to ".join(f"${one}$" for one in text.split(" to "))
     if _NUMBER.fullmatch(text) and (not isinstance(value, str) or "±" in text):
         return _in_math(text, bold=bold)
     return f"\\textbf{{{latex(text)}}}" if bold else latex(text)

@@ -232,10 +232,6 @@ def _is_named(name: str, own: str) -> bool:
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
 
 
-def _can_be_id(column: pl.Series) -> bool:
-    return column.dtype == pl.String or column.dtype.is_integer()
-
-
 def meant_columns(frame: pl.DataFrame) -> str:
     """Return an option with the names in a table that seem to be meant."""
     given = {"truth": "correct" if "correct" in frame.columns else "truth"}

@@ -221,7 +221,7 @@ def _resolved(paths: SweepPaths, name: str, canonical: Mapping[str, Any]) -> Dat
         options = {} if table is None else table.options()
         source = (table and table.source) or name
         kind, _, file = source.partition(":")
-        beside = paths.directory.absolute().parent / file
+        beside = paths.directory.resolve().parent / file
         for place in (source, f"file:{beside}") if kind == "file" else (source,):
             with suppress(Refused):
                 if (info := resolve(place, **options)).canonical == canonical:

@@ -145,7 +145,7 @@ def test_commands_start_again_with_assertions(tmp_path: Path, flag: str | None) 
     subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
     code = (
         "import sys, manyseed.orchestrator.cli as cli, zarr; from pathlib import Path\n"
-        "cli._run = lambda: print(sys.argv[1:], zarr.open_group('s', mode='r').path == '')\n"
+        "cli._run = lambda *_: print(sys.argv[1:], zarr.open_group('s', mode='r').path == '')\n"
         "cli.main()"
     )
     done = subprocess.run(

@@ -308,4 +308,4 @@ def test_an_alpha_hat_below_the_resolution_is_told_as_that(name: str) -> None:
         "0.0000 ± 0.0000",
     ]
     _, rows, _ = in_cells(frame.drop("delta"))
-    assert rows[0][0] == "0.0000 ± 0.0000"
+    assert rows[0][0] == "0.0000 (0.0000 to 0.0000)"

@@ -145,7 +145,7 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     for change, said in (
         ({"y_true": made["y_true"][:, ::-1]}, "test sets differ from those of"),
         ({"scores": made["scores"].astype(np.float16)}, "has dtype float16"),
-        ({"class_names": ["x", "y", "z"]}, "test sets differ from those of"),
+        ({"class_names": ["x", "y", "z"]}, "class_names: its classes are x, y, z, not 0, 1, 2"),
     ):
         np.savez(files[1], **{**made, **change})
         with pytest.raises(UserError, match=said):
@@ -198,7 +198,7 @@ def test_datasets_of_an_import_are_no_twins(
     made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even those of a sweep that an earlier version made."""
-    monkeypatch.setattr("manyseed.orchestrator.importing.joined", list)
+    monkeypatch.setattr("manyseed.orchestrator.importing.joined", lambda sources, **_: sources)
     files = [tmp_path / f"seed-{run}.npz" for run in range(3)]
     for run, file in enumerate(files):
         np.savez(file, scores=made["scores"][[run]], y_true=made["y_true"][0])

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tests
+from manyseed.slurm import states
 from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
 from tests import here
@@ -45,6 +46,12 @@ def _one_name() -> Iterator[None]:
 def _own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep prepared data apart from the user's, and from those of earlier runs of the tests."""
     os.environ["MANYSEED_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test hear what a process says once."""
+    monkeypatch.setattr(states, "_named", set())
 
 
 @pytest.fixture(autouse=True)

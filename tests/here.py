@@ -36,7 +36,7 @@ from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working import pool, process, worker
 from manyseed.orchestrator.working.pool import Message, Pool, Worker
 from manyseed.orchestrator.working.queue import Batch, Fault, journal_name
-from manyseed.slurm import local, states
+from manyseed.slurm import local
 from manyseed.slurm.processes import Process
 
 _really_submit = local.submit
@@ -240,7 +240,6 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
     with (
         mock.patch.dict(os.environ, {"COLUMNS": "80", **(env or {})}),
         mock.patch.object(sys, "argv", ["manyseed", *map(str, arguments)]),
-        mock.patch.object(states, "_named", set()),  # what a process says once
         mock.patch.object(sys.modules["__main__"], "__package__", None),  # no `python -m pytest`
         mock.patch.object(sys, "stdin", io.StringIO()),
         contextlib.redirect_stdout(out),

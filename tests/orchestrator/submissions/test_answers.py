@@ -13,7 +13,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
-from manyseed.slurm import ClusterError, commands, local, states
+from manyseed.slurm import ClusterError, commands, local
 from tests.orchestrator.conftest import command, write
 from tests.orchestrator.submissions.test_cluster import WINE
 
@@ -64,7 +64,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     lab = Lab()
     scheduler_of.cache_clear()  # it remembers jobs of an earlier test
     monkeypatch.setattr(commands, "run", lab.run)
-    monkeypatch.setattr(states, "_named", set())
     monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 1e-9)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("sbatch", "srun"):

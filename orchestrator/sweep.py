@@ -935,15 +935,8 @@ class Sweep:
         from manyseed.orchestrator.analyses.execution import submit
 
         _require_options(options)
-        return submit(
-            self.paths,
-            options,
-            cluster=cluster,
-            dask=dask,
-            workers=workers,
-            page=page,
-            after_training=after_training,
-        )
+        asked: dict[str, Any] = {"dask": dask, "workers": workers, "page": page}
+        return submit(self.paths, options, cluster=cluster, after_training=after_training, **asked)
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""

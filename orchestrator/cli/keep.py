@@ -384,13 +384,8 @@ def import_(
     directory = _import_directory(into, out)
     before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
     with options_of(map_, of_map):
-        floored = import_predictions(
-            unnamed,
-            directory,
-            classifiers=of_each,
-            adding=into is not None,
-            **options,
-        )
+        options |= {"classifiers": of_each, "adding": into is not None}
+        floored = import_predictions(unnamed, directory, **options)
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
     if into is None:

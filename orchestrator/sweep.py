@@ -1123,7 +1123,8 @@ class Sweep:
                 raise UserError("applies only without a question", key="why", remedy=remedy)
             return Found(reply(self, question, **options).answers, "", {})
         for name in options:
-            raise UserError("is no option", key=name, remedy="name a question before its options")
+            remedy = "name a question before its options"
+            raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
         tell_newer(self.paths)
         return Sentences(one.text if why else one.headline for one in answers(self.paths))
 

@@ -280,9 +280,10 @@ def _require_same_files(
     )
     if now and any(before.get(key) != now[0].get(key) for key in DIGESTS):
         name = cell["dataset"][0]
-        source = (sources.get(name) or "what it returns").removeprefix("file:")
+        path = (sources.get(name) or "").removeprefix("file:")
+        changed = "has changed since it was planned"
         raise UserError(
-            f"{source} has changed since it was planned, or is another file",
+            f"{path} {changed}, or is another file" if path else f"what it returns {changed}",
             file=file,
             key=f"dataset.{toml_key(name)}",
             remedy="restore what was planned, or plan what it holds now into another directory "

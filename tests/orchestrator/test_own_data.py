@@ -117,7 +117,7 @@ def test_what_was_returned_holds_as_long_as_the_code_stays_the_same(project: Pat
     plan_sweep(file, directory)
     assert called(project) == 1
     (project / "helper.py").write_text("SEED = 1\n")
-    with pytest.raises(UserError, match=r"dataset\.digest"):
+    with pytest.raises(UserError, match=r"dataset\.mine: what it returns has changed"):
         plan_sweep(file, directory)
     assert called(project) == 2
     (project / "helper.py").write_text("SEED = 0\nANOTHER = 1\n")

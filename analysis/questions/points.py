@@ -568,7 +568,7 @@ def place(row: Mapping[str, Any]) -> str:
 
 def _listed(rows: pl.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(
-        f"  {row['dataset']}, {place(row)}: {row[column]:.2f}, labelled "
-        f"{row['truth'] or 'variously'}, mostly predicted {row['majority'] or 'variously'}"
+        f"  {row['dataset']}, {place(row)}: {column} {row[column]:.2f}, labelled "
+        f"{row['truth'] or 'variously'}, mostly predicted {row['majority'] or 'as no single class'}"
         for row in rows.iter_rows(named=True)
     )

@@ -48,7 +48,8 @@ PLAIN: Mapping[str, str] = {
         "Of scores: the sign of the correlation in these models; which has the largest cmi so far, "
         "and how many are near; one seed shows no spread."
     ),
-    r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer": (
+    r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer|"
+    r"as no single class": (
         "Of points: how much each source flips by itself, and what else may look or do the same: "
         "a verdict that is only just told hangs on few points, whichever they are."
     ),

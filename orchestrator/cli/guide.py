@@ -323,8 +323,8 @@ def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return the sections that have a word: glossary and headings first.
 
     Those that the glossary names for the word, or for another of the same meaning, come before all.
-    Of several words, those that have the phrase, or else all words that are not short; of a word
-    that no section has, those that have another form of it.
+    Of several words, those that have the phrase, or else all words that are not short; after those
+    of one word, those that have another form of it.
     """
     wanted = spelt(phrase)
     if not wanted:
@@ -334,8 +334,9 @@ def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
     several = "-" in wanted and bool(long)
     for words_, forms in (([wanted], False), (long * several, False), (long, True)):
         if places := _having(words_, texts, forms=forms) if words_ else []:
-            named = {one.where for one in found}
-            return found + [one for one in places if one.where not in named]
+            places += [] if several or forms else _having(long, texts, forms=True)
+            once = {one.where: one for one in found + places}
+            return [*once.values()]
     return found
 
 

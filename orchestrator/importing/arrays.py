@@ -34,8 +34,10 @@ from manyseed.orchestrator.importing.classes import (
     Predicted,
     codes,
     in_order,
+    ordered,
     predicted,
     require_apart,
+    require_last_of_classes,
     require_one_order,
     texts,
 )
@@ -360,7 +362,7 @@ def entries_of(
             label = codes(values, class_names, key, path)
             return Predicted((np.argsort(order)[label] if order.size else label)[:, None], None)
         if order.size:
-            values = _ordered(values, order, probabilities)
+            values = ordered(values, order, probabilities)
         if probabilities:
             return predicted(values, partial(_no_probabilities, path, positions))
         if probability == "ovr" and values.shape[2:] == (2,):
@@ -383,15 +385,6 @@ def entries_of(
         are_probabilities=probabilities,
         origin=held.origin,
     )
-
-
-def _ordered(values: NDArray[Any], order: NDArray[np.intp], probabilities: bool) -> NDArray[Any]:
-    """Return scores with their classes in another order; of two, gaps or probabilities of one."""
-    if values.ndim == 3:
-        return values[..., order]
-    if not probabilities:
-        return -values
-    return np.stack([values, 1 - np.minimum(values.astype(np.float64), 1)], axis=2)
 
 
 def _is_one_hot(y_true: NDArray[Any]) -> bool:
@@ -423,7 +416,10 @@ def _by_run(
     if len(shape) == 2:
         _require_classes(given, shape, path)
         return whole[None]
-    return np.moveaxis(whole, places[0], 1)
+    whole = np.moveaxis(whole, places[0], 1)
+    if "class_names" not in given:
+        require_last_of_classes(whole.shape, np.asarray(given["y_true"]), path)
+    return whole
 
 
 def _require_classes(given: Mapping[str, Any], shape: tuple[int, ...], path: Path) -> None:

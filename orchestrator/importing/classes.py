@@ -213,6 +213,27 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
     return values
 
 
+def ordered(values: NDArray[Any], order: NDArray[np.intp], probabilities: bool) -> NDArray[Any]:
+    """Return scores with their classes in another order; of two, gaps or probabilities of one."""
+    if values.ndim == 3:
+        return values[..., order]
+    if not probabilities:
+        return -values
+    return np.stack([values, 1 - np.minimum(values.astype(np.float64), 1)], axis=2)
+
+
+def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
+    """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
+    n, (first, _, last) = len(np.unique(y_true)), shape
+    if first == n != last:
+        raise UserError(
+            f"may hold {first} runs of {last} classes, or {last} runs of {n}, as y_true has",
+            file=file,
+            key="scores",
+            remedy="save it as (run, sample, class), or name all classes with class_names",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """An order of the classes in which predictions are far better than in the one they have.

@@ -251,14 +251,15 @@ def _tested(group: GroupAnswers) -> RunsNeeded | None:
 def _headline(groups: Sequence[GroupAnswers]) -> str:
     """Say how many runs accuracy takes, over all groups, and how many have enough."""
     first = [group.answers[0] for group in groups]
-    first = [one for one in first if one.reason != _WITHOUT_CHANCE]
-    known = [one.runs for one in first if one.runs is not None]
+    told = sum(one.runs is not None for one in first)
+    varied = [one for one in first if one.reason != _WITHOUT_CHANCE]
+    known = [one.runs for one in varied if one.runs is not None]
     if not known:
         return ""
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
     verdicts = [_enough(one) for one in first]
     purpose, untold = first[0].purpose.partition(" at ")[0], verdicts.count("not told")
-    said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {len(known):,} have enough"
+    said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {told:,} have enough"
     return f"{said}; others not told." if untold else f"{said}."
 
 

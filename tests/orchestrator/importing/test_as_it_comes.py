@@ -323,3 +323,18 @@ def test_a_table_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
         table(run).write_csv(file)
         sweep = Sweep.import_predictions([file], tmp_path / f"sweep-{run}", columns=columns)
         assert accuracies(sweep) == pytest.approx(EXPECTED[run : run + 1])
+
+
+def test_scores_that_can_be_read_in_two_ways_are_refused(tmp_path: Path) -> None:
+    """(sample, class, run) instead of (sample, run, class)."""
+    dice = np.random.default_rng(1)
+    y_true = np.arange(90) % 3
+    scores = dice.normal(size=(90, 3, 6)) + 4 * (y_true[:, None] == range(3))[:, :, None]
+    file = tmp_path / "t.npz"
+    np.savez(file, scores=scores, y_true=y_true)
+    done = command("import", file, "--out", tmp_path / "made")
+    assert (done.returncode, (tmp_path / "made").exists()) == (2, False), done.output
+    assert "may hold 3 runs of 6 classes, or 6 runs of 3, as y_true has" in done.output
+    np.savez(file, scores=scores.transpose(0, 2, 1), y_true=y_true)
+    done = command("import", file, "--out", tmp_path / "made")
+    assert (done.returncode, "Imported 6 runs" in done.output) == (0, True), done.output

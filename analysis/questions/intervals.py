@@ -67,14 +67,16 @@ def skewness_of(values: Sequence[Real]) -> float:
 def assumed(values: Sequence[Real], among: int) -> str:
     """Say what an interval assumes; of the chosen one of several, no rate is known if skewed."""
     skewness = skewness_of(values)
+    of_sets = "one spread on all test sets and " if len(values) > 1 else ""
+    assumes = f"the interval assumes {of_sets}"
     if abs(skewness) > SKEWED:
         return (
-            f"the interval assumes normal values, but these are skewed ({skewness:+.1f}), so it "
-            "may miss the truth"
+            f"{assumes}normal values, but these are skewed ({skewness:+.1f}), so it may miss the "
+            "truth"
         )
     if among > 1:
-        return "the interval assumes normal values, and may miss the truth of skewed ones"
-    return f"the interval assumes {ASSUMED}"
+        return f"{assumes}normal values, and may miss the truth of skewed ones"
+    return f"{assumes}{ASSUMED}"
 
 
 def may_differ(freedom: float, confidence: float) -> str:

@@ -18,7 +18,7 @@ PLAIN: Mapping[str, str] = {
     r"a full cross of {} values": (
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
-    r"assumes? (roughly )?normal|^normal values, but these|"
+    r"assumes? (roughly )?normal|normal values, (but these|and may miss)|one spread on all test|"
     r"the variance differs between test sets": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),

@@ -10,17 +10,18 @@ command, with the processes it started, on Ctrl-C or when its terminal is closed
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Literal, NoReturn
 
 State = Literal["alive", "dead", "unknown"]
 """``dead`` is certain: such a process never writes again."""
@@ -227,6 +228,16 @@ def deferred() -> Iterator[None]:
             signal.signal(number, handler)
         if pending:
             signal.raise_signal(pending[0])
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without taking apart all modules, which takes longer than some fits."""
+    with suppress(Exception):
+        atexit._run_exitfuncs()
+    with suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def belong_to_parent(parent: int | None = None) -> None:

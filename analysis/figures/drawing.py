@@ -15,7 +15,6 @@ from typing import Any
 
 import matplotlib as mpl
 import polars as pl
-from matplotlib.backends.backend_pdf import PdfPages
 from polars import selectors
 
 from manyseed.analysis import Refused
@@ -260,6 +259,8 @@ def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
 
 
 def _pdf(plots: Sequence[Plot], dpi: int) -> bytes:
+    from matplotlib.backends.backend_pdf import PdfPages  # imports fontTools
+
     captions = "\n".join(plot.caption for plot in plots)
     metadata = {"Title": plots[0].title, "Subject": captions, "CreationDate": None}
     buffer = io.BytesIO()

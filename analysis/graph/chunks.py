@@ -506,7 +506,7 @@ def compute_all(
 def _compute_locally(
     tasks: Sequence[Delayed], scheduler: str, workers: int | None, report: ReportProgress
 ) -> list[Any]:
-    from dask.base import compute
+    from dask.base import compute, named_schedulers
     from dask.callbacks import Callback
 
     waiting = {task.key for task in tasks}
@@ -516,8 +516,9 @@ def _compute_locally(
             waiting.discard(key)
             report(len(tasks) - len(waiting), len(tasks))
 
+    get = named_schedulers[scheduler]  # by its name, dask imports all of distributed first
     with Callback(posttask=count):
-        return list(compute(*tasks, scheduler=scheduler, num_workers=workers))
+        return list(compute(*tasks, scheduler=get, num_workers=workers))
 
 
 def _compute_on_client(tasks: Sequence[Delayed], client: Any, report: ReportProgress) -> list[Any]:

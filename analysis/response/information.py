@@ -10,7 +10,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from manyseed.analysis import Refused
 
@@ -43,6 +42,8 @@ class GivenHparams:
         """Probability of such a value by chance: of the gamma distribution with the null's ends."""
         if self.null_mean <= 0:
             return float(self.value <= self.null_q95)
+        from scipy import stats  # every analysis imports this module, few come here
+
         shape = _SHAPES[np.abs(_ratios() - self.null_q95 / self.null_mean).argmin()]
         return float(stats.gamma.sf(self.value * shape / self.null_mean, shape))
 
@@ -53,6 +54,8 @@ _SHAPES = np.geomspace(0.3, 1e4, 400)
 @cache
 def _ratios() -> Floats:
     """Return the 95 % quantile over the mean of gamma distributions with these shapes."""
+    from scipy import stats
+
     return np.asarray(stats.gamma.ppf(0.95, _SHAPES) / _SHAPES)
 
 
@@ -157,6 +160,8 @@ def cmi(
     (`cmi_paper`): it also pairs each model with itself, counts ties as smaller, and takes sets S of
     exactly two hparams.
     """
+    from scipy import stats
+
     mu, g = _models("measure", measure), _models("gap", gap)
     if len(mu) != len(g):
         raise Refused("gap", len(g), f"the measure has {len(mu)} models")

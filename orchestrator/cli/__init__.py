@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.cli.process import CommandProcess
@@ -21,7 +21,36 @@ LIBRARIES = (
 )
 """Packages, all of them folders, that a file of the same name on ``PYTHONPATH`` would hide."""
 
+_OBJECTS = 50_000  # new ones before garbage is looked for
 _DIGITS = 6  # fewest of a terminal's size that is none
+
+
+def entry() -> NoReturn:
+    """Run the command as a process of its own, in a way that starts and ends it at once."""
+    import gc
+
+    gc.set_threshold(_OBJECTS)  # else libraries are searched for garbage while they are imported
+    # threads that OpenBLAS starts when NumPy is imported; os.environ, which tasks get, stays
+    if not any(name in os.environ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")):
+        os.putenv("OPENBLAS_NUM_THREADS", "1")
+    try:
+        main()
+    except SystemExit as end:
+        if "polars" in sys.modules and _may_leave():
+            from manyseed.slurm.processes import leave
+
+            leave(int(end.code or 0))
+        raise
+    raise AssertionError("main ends by an exit")
+
+
+def _may_leave() -> bool:
+    """Return whether no thread is waited for, and no debugger or profiler shows what it saw."""
+    import threading
+
+    others = (one for one in threading.enumerate() if one is not threading.main_thread())
+    watched = sys.gettrace() or sys.getprofile() or sys.flags.interactive
+    return not watched and all(thread.daemon for thread in others)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ forked; if the task ends, it kills the nursery.
 
 from __future__ import annotations
 
-import atexit
 import gc
 import json
 import multiprocessing
@@ -34,7 +33,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from socket import socketpair
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from manyseed.orchestrator.devices import assigned
 from manyseed.orchestrator.errors import UnavailableError
@@ -238,16 +237,6 @@ def _forget_random_state() -> None:
     """
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()
-
-
-def leave(code: int) -> NoReturn:
-    """End this process without taking apart all modules, which takes longer than some fits."""
-    with suppress(Exception):
-        atexit._run_exitfuncs()
-    with suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
 
 
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")

@@ -45,9 +45,9 @@ from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
-from manyseed.orchestrator.working.pool import NURSERY, leave, serve
+from manyseed.orchestrator.working.pool import NURSERY, serve
 from manyseed.orchestrator.working.queue import Batch, Fault, Outcome, Ready, fault, journal_name
-from manyseed.slurm.processes import belong_to_parent
+from manyseed.slurm.processes import belong_to_parent, leave
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors that are the machine's fault, not a run's."""

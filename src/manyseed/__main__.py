@@ -1,6 +1,6 @@
 """Run the command: ``python -m manyseed``."""
 
-from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.cli import entry
 
 if __name__ == "__main__":
-    main()
+    entry()

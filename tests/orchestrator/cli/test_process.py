@@ -354,6 +354,69 @@ def test_a_signal_after_a_command_is_no_death_by_it(hold: str, number: signal.Si
     assert process.returncode == code
 
 
+ENTRY = """
+import atexit, os, sys, threading
+from manyseed.orchestrator import cli
+
+class Held:
+    def __del__(self, write=os.write):
+        write(1, b" taken apart")
+
+def main():
+    import polars
+    held.append(Held())
+    print("said", end="")
+    raise SystemExit(3)
+
+held = []
+cli.main = main
+atexit.register(lambda: print(" exit", end=""))
+{more}
+cli.entry()
+"""
+LATER = """
+def last():
+    threading.main_thread().join()
+    print(" thread", end="")
+threading.Thread(target=last).start()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("", "said exit"),
+        (LATER, "said thread exit taken apart"),
+        ("sys.setprofile(lambda *_: None)", "said exit taken apart"),
+    ],
+)
+def test_a_command_ends_at_once_where_nothing_is_waited_for(more: str, told: str) -> None:
+    code = ENTRY.replace("{more}", more)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, told, "")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("given", [{}, {"OMP_NUM_THREADS": "2"}, {"OPENBLAS_NUM_THREADS": "2"}])
+def test_numpy_of_a_command_starts_no_threads_but_those_asked_for(given: dict[str, str]) -> None:
+    code = (
+        "import os\n"
+        "from manyseed.orchestrator import cli\n"
+        "def main():\n"
+        "    import numpy\n"
+        "    print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))\n"
+        "    raise SystemExit\n"
+        "cli.main = main\n"
+        "cli.entry()\n"
+    )
+    free = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=free | given, check=True)
+    threads = min(2, os.cpu_count() or 1) if given else 1
+    assert done.stdout.split() == [str(threads), given.get("OPENBLAS_NUM_THREADS", "None")]
+
+
 DEAF = """
 import os, sys, time
 from manyseed.orchestrator.cli import commands, main

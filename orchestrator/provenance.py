@@ -114,6 +114,11 @@ def code_key(canonical: Mapping[str, Any]) -> str:
 
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages that compute."""
+    return dict(_package_versions())
+
+
+@cache
+def _package_versions() -> dict[str, str]:
     versions = {}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):

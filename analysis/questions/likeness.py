@@ -324,12 +324,15 @@ def probes(name: str, values: ArrayLike, y: ArrayLike | None) -> Floats:
     classes.
     """
     array = _known(name, values)
-    if array.ndim == 3 and array.shape[2] == 2:
-        array = array[..., 1] - array[..., 0]
-    elif array.ndim == 3 and array.shape[2] > 2:
+    if array.dtype.kind in "biu":
+        raise Refused(name, str(array.dtype), "must be logit gaps or scores, not labels")
+    n_classes = array.shape[2] if array.ndim == 3 else 2
+    if array.ndim in (2, 3) and (y is not None or n_classes > 2):
         true = classes(y, array.shape[1])
-        if true.max(initial=0) >= array.shape[2]:
-            raise Refused("y", int(true.max()), f"{name} has scores of {array.shape[2]} classes")
+        _require_classes(true, n_classes, name)
+    if array.ndim == 3 and n_classes == 2:
+        array = array[..., 1] - array[..., 0]
+    elif array.ndim == 3 and n_classes > 2:
         points = np.arange(array.shape[1])
         own = array[:, points, true]
         rest = array.astype(np.float64)
@@ -342,6 +345,48 @@ def probes(name: str, values: ArrayLike, y: ArrayLike | None) -> Floats:
         array = array.astype(np.float64)
     _require_numbers(name, array)
     return array
+
+
+def require_one_kind(a: ArrayLike, b: ArrayLike) -> None:
+    """Refuse sides that cannot be compared: of other classes, or probabilities beside logits."""
+    of = [np.shape(side)[2] if np.ndim(side) == 3 else 2 for side in (a, b)]
+    if of[0] != of[1]:
+        reason = f"must have the classes of a: {of[0]:,}, not {of[1]:,}"
+        raise Refused("b", np.shape(b), reason)
+    shares = [_are_shares(np.asarray(side)) for side in (a, b)]
+    if shares[0] != shares[1]:
+        name, other = "ba" if shares[0] else "ab"
+        raise Refused(name, None, f"must be probabilities, as {other} are, or both must be logits")
+
+
+def _are_shares(values: NDArray[Any]) -> bool:
+    """Return whether scores look like probabilities, and gaps like one class's probability."""
+    if not values.size or values.min() < 0 or values.max() > 1:
+        return False
+    if values.ndim == 3:
+        return bool(np.abs(values.sum(axis=2) - 1).max() < 0.01)
+    return bool(values.min() < 0.5 < values.max())
+
+
+def require_labels_of(
+    true: NDArray[Any], predicted: NDArray[Any], scores: ArrayLike, name: str
+) -> None:
+    """Refuse predicted classes that are not counted as the true ones are.
+
+    `scores`: what the labels were taken from, if it was scores.
+    """
+    if np.ndim(scores) == 3:
+        _require_classes(true, np.shape(scores)[2], name)
+    elif true.size and predicted.size:
+        shift = int(predicted.min()) - int(true.min())
+        if abs(shift) == 1 and int(predicted.max()) - int(true.max()) == shift:
+            reason = f"must count classes as y does: from {true.min()}, not {predicted.min()}"
+            raise Refused(name, None, reason)
+
+
+def _require_classes(true: NDArray[Any], n_classes: int, name: str) -> None:
+    if true.max(initial=0) >= n_classes:
+        raise Refused("y", int(true.max()), f"{name} has scores of {n_classes} classes")
 
 
 def labels(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -362,6 +407,8 @@ def classes(y: ArrayLike | None, n_points: int) -> NDArray[Any]:
     if array.shape != (n_points,) or not np.issubdtype(array.dtype, np.integer):
         reason = f"must be the true classes of the {n_points:,} points, whole numbers from 0"
         raise Refused("y", None if y is None else array.shape, reason)
+    if array.min(initial=0) < 0:
+        raise Refused("y", int(array.min()), "true classes are whole numbers from 0")
     return array
 
 

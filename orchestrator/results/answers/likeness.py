@@ -108,6 +108,7 @@ def alpha_hat(
     try:
         sides = [likeness.probes(name, one, y) for name, one in (("a", a), ("b", b))]
         _require_same_points(*sides)
+        likeness.require_one_kind(a, b)
         if sides[1].shape[0] < likeness.FEWEST_B:
             raise Refused("b", sides[1].shape, "must have 2 runs or more, as a reference")
     except Refused as error:
@@ -147,6 +148,10 @@ def error_consistency(
         sides = [likeness.labels(name, one) for name, one in (("a", a), ("b", b))]
         _require_same_points(*sides)
         true = likeness.classes(y, sides[0].shape[1])
+        if np.ndim(a) == np.ndim(b):
+            likeness.require_one_kind(a, b)
+        for name, side, scores in (("a", sides[0], a), ("b", sides[1], b)):
+            likeness.require_labels_of(true, side, scores, name)
     except Refused as error:
         raise refused(error, key=error.option) from None
     wrong = [[one != true] for one in sides]

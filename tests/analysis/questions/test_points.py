@@ -252,6 +252,13 @@ def test_planted_wrong_labels_come_first(seed):
     assert all(len(line.split()) <= 20 for line in told.headline.splitlines())
 
 
+def test_points_wrong_in_exactly_nearly_all_runs_count():
+    labels, at = labelled(0, 20)
+    wrong = pl.when(pl.col("index").is_in(list(at))).then(19 / 20).otherwise(3 / 20)
+    (told,) = points.wrong_labels(labels.with_columns(wrong=wrong.cast(pl.Float32)))
+    assert told.headline.startswith("20 of 1,000 points of d are wrong")
+
+
 def test_wrong_labels_of_several_datasets_are_one_answer():
     (one, at), (other, of) = labelled(0, 20), labelled(1, 20)
     labels = pl.concat([one, other.with_columns(dataset=pl.lit("e"))])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import manyseed
 from manyseed import Sweep, UserError
@@ -57,6 +58,11 @@ def test_from_arrays() -> None:
     assert 0 < consistency.low < consistency.ec_local < consistency.high < 1
 
 
+Y = np.arange(900) % 3
+LABELS = scores(3).argmax(axis=2)
+PROBABILITIES = softmax(scores(3), axis=2)
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "words"),
     [
@@ -65,6 +71,20 @@ def test_from_arrays() -> None:
         ("alpha_hat", (scores(2), scores(2)[:, :9]), "must have the test points of a: 900, not 9"),
         ("alpha_hat", (np.zeros(3), scores(2)), "must be margins (run, point) or scores"),
         ("alpha_hat", (np.full((2, 9), np.nan), np.zeros((2, 9))), "leave out runs with NaN"),
+        ("alpha_hat", (scores(3)[..., :2], scores(3), Y), "y = 2: a has scores of 2 classes"),
+        ("alpha_hat", (scores(4), scores(3), Y), "must have the classes of a: 4, not 3"),
+        ("alpha_hat", (scores(3), scores(3)[..., :2], Y), "y = 2: b has scores of 2 classes"),
+        ("alpha_hat", (scores(2), scores(2), Y), "y = 2: a has scores of 2 classes"),
+        ("alpha_hat", (scores(3)[..., 0], scores(3), Y), "y = 2: a has scores of 2 classes"),
+        ("alpha_hat", (scores(3)[..., 0], scores(3)[..., 0], Y % 2 - 1), "y = -1: true classes"),
+        ("alpha_hat", (LABELS, LABELS), "must be logit gaps or scores, not labels"),
+        ("alpha_hat", (PROBABILITIES, scores(3), Y), "b: must be probabilities, as a are"),
+        ("alpha_hat", (scores(3), PROBABILITIES, Y), "a: must be probabilities, as b are"),
+        ("error_consistency", (LABELS, LABELS, Y - 1), "y = -1: true classes are whole numbers"),
+        ("error_consistency", (LABELS, LABELS, Y + 1), "a: must count classes as y does: from 1"),
+        ("error_consistency", (LABELS, LABELS + 1, Y), "b: must count classes as y does: from 0"),
+        ("error_consistency", (scores(3), scores(3), Y + 1), "y = 3: a has scores of 3 classes"),
+        ("error_consistency", (scores(3), scores(4), Y), "must have the classes of a: 3, not 4"),
         ("error_consistency", (scores(2)[..., 0], scores(2), [0]), "must be labels (run, point)"),
         ("error_consistency", (scores(2), scores(2), [0.5]), "the true classes of the 900 points"),
     ],

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numba.core.registry import cpu_target
 
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.methods import Members
@@ -68,6 +69,12 @@ source    = "synthetic:gaussian"
 n_samples = 60
 test      = 10
 """
+LATE = (
+    *("scipy.sparse", "torch._dynamo", "zarr"),
+    *("manyseed.orchestrator.results.answers.points", "manyseed.orchestrator.submissions.stopping"),
+    *(f"manyseed.analysis.questions.{name}" for name in ("caveats", "comparison", "scores")),
+)
+"""What verbs import when they need it: once for all forks."""
 LARGE = SMALL.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]').replace("runs    = 2", "runs    = 3")
 TUNED = SMALL.replace("[keep]", "tune = { draws = 3 }\n\n[keep]").replace(
     "[[grid]]", '[[grid]]\nhparams = ["tuned"]'
@@ -173,8 +180,10 @@ def _train(arguments: list[str]) -> None:
 
 def replace_jobs() -> None:
     """Let jobs on this machine be `_train_here`; only in processes that `Forks` starts."""
-    for name in ("distributed", "numba", "torch._dynamo"):  # or each process that needs it would
+    for name in LATE:
         importlib.import_module(name)
+    for context in (cpu_target.typing_context, cpu_target.target_context):
+        context.refresh()  # as the first kernel of a process does
     local.submit = _train_here  # type: ignore[assignment]
 
 

@@ -241,6 +241,8 @@ def _require(parameter: inspect.Parameter, value: Any) -> None:
     annotation = parameter.annotation
     if not isinstance(annotation, str) or value is parameter.default:
         return
+    if isinstance(value, str) and not value.strip() and parameter.default != "":
+        raise UserError("is empty", key=parameter.name, remedy="give it a value, or leave it out")
     heads = [part.partition("[")[0] for part in _PARTS.split(annotation)]
     if not all(head in _TYPES for head in heads):
         return

@@ -1,10 +1,11 @@
 """Classifiers compared on the cells that all of them have: spread between seeds, mean ranks.
 
 The variance of a classifier is the sum of its runs' squared deviations from the means of their
-repeats, divided by the degrees of freedom. Runs with the same number on the same test set share
-streams in all cells, so they are one cluster, and repeats are strata. The error of the log variance
-is that of `analysis.questions.intervals.clustered`, but at least that of independent normal values,
-which few clusters may underestimate.
+repeats, divided by the degrees of freedom. That of a single cell has the interval of
+`analysis.questions.intervals.of_variance`. In several cells, and for ratios, runs with the same
+number on the same test set share streams in all cells, so they are one cluster, and repeats are
+strata. The error of the log variance is that of `analysis.questions.intervals.clustered`, but at
+least that of independent normal values, which few clusters may underestimate.
 
 On each dataset, classifiers are ranked by mean accuracy over the cells that all of them have; ties
 are averaged. Two mean ranks differ beyond chance if they are at least the critical difference of
@@ -32,12 +33,12 @@ from manyseed.analysis.questions.intervals import (
     SKEWED,
     clustered,
     may_differ,
+    of_variance,
     t_quantile,
     total,
 )
 from manyseed.analysis.questions.quantiles import (
     average_ranks,
-    chi2_quantile,
     range_quantile,
 )
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
@@ -243,7 +244,11 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     if found["freedom_right"].null_count():
         return None
     found = found.sort("sd", "classifier", descending=[True, False])
-    by_sd = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
+    of_one = by_repeat.with_columns(own=pl.col("squares") / pl.col("free"))
+    by_sd = tuple(
+        _spread(row, confidence, of_one.filter(classifier=row["classifier"]), shared.contexts)
+        for row in found.iter_rows(named=True)
+    )
     all_of = found.rows(named=True)
     pairs = len(by_sd) * (len(by_sd) - 1) // 2
     sure = 1 - (1 - confidence) / max(pairs, 1)
@@ -292,17 +297,22 @@ def on_one_test_set(
         if too_alike(variance, step):
             alike.append(AlikeRuns(name, values.size, freedom, variance**0.5, step))
             continue
-        tails = (1 + confidence) / 2, (1 - confidence) / 2
-        low, high = (float(freedom * variance / chi2_quantile(freedom, p)) ** 0.5 for p in tails)
+        ends = of_variance(np.array([variance]), np.array([freedom]), confidence)
+        low, high = (end**0.5 for end in ends)
         skewness = float(np.mean(deviation**3) / np.mean(deviation**2) ** 1.5)
         found.append(SeedSpread(name, variance**0.5, low, high, values.size, skewness))
     return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike
 
 
-def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
-    low, high = _ends(
-        row["sd"], max(row["variance"], row["floor"]), row["freedom_right"], confidence
-    )
+def _spread(
+    row: dict[str, float], confidence: float, repeats: pl.DataFrame, contexts: int
+) -> SeedSpread:
+    """Return the spread of a classifier; `repeats`: its variances and degrees of freedom."""
+    error = max(row["variance"], row["floor"])
+    low, high = _ends(row["sd"], error, row["freedom_right"], confidence)
+    if contexts == 1:
+        ends = of_variance(repeats["own"].to_numpy(), repeats["free"].to_numpy(), confidence)
+        low, high = (end**0.5 for end in ends)
     skewness = row["cubes"] / row["runs"] / (row["squares"] / row["runs"]) ** 1.5
     return SeedSpread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]), skewness)
 

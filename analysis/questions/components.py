@@ -20,14 +20,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions import intervals
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import matrix
 from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_quantile
 from manyseed.analysis.tables.rows import IS_CROSSED, Tables
 
 _ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
-
-FEWEST_COMPARED = 3  # repeats that show whether variances differ
 
 Real = NDArray[np.float64]
 Kind = Literal["variance", "positive", "covariance", "other"]
@@ -70,19 +69,12 @@ class Estimates:
     @property
     def between(self) -> float:
         """Variance of `value` from the differences between repeats; 0 with one repeat."""
-        n = self.own.size
-        squares = float(self.weights**2 @ np.square(self.own - self.value))
-        return squares * n / (n - 1) if n > 1 else 0.0
+        return intervals.between(self.own, self.freedom)
 
     @property
     def unequal(self) -> float:
         """Standard deviation over repeats of the log variance, beyond that of normal values."""
-        known = (self.own > 0) & (self.freedom > 0)
-        if known.sum() < FEWEST_COMPARED:
-            return 0.0
-        half = self.freedom[known] / 2
-        sampling = (1 / half + 1 / (2 * half**2) + 1 / (6 * half**3)).mean()  # trigamma
-        return float(max(np.log(self.own[known]).var(ddof=1) - sampling, 0.0) ** 0.5)
+        return intervals.unequal(self.own, self.freedom)
 
     def plus(self, other: Estimates, times: float = 1.0) -> Estimates:
         """Return self + times · other, estimated from the same runs."""
@@ -109,6 +101,9 @@ class Estimates:
             low, high = around(value, t_quantile(freedom, 1 - tail) * within**0.5, kind)
         if n > 2 or (n > 1 and self.between > self.within):
             ends = around(value, t_quantile(n - 1, 1 - tail) * self.between**0.5, kind)
+            low, high = min(low, ends[0]), max(high, ends[1])
+        if kind == "variance":
+            ends = intervals.of_variance(self.own, self.freedom, confidence)
             low, high = min(low, ends[0]), max(high, ends[1])
         return float(low), float(high)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.components import FEWEST_COMPARED, Kind, Limits, around
+from manyseed.analysis.questions.components import Kind, Limits, around
 from manyseed.analysis.questions.components import difference_limits as limits_of_difference
 from manyseed.analysis.questions.howmany import (
     MAX_RUNS,
@@ -37,6 +37,7 @@ from manyseed.analysis.questions.howmany import (
     too_alike,
     unresolved,
 )
+from manyseed.analysis.questions.intervals import FEWEST_COMPARED
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 from manyseed.analysis.tables.rows import REPEAT, Tables
 

@@ -47,12 +47,12 @@ from manyseed.analysis.questions.intervals import (
     assumed,
     matrix,
     may_differ,
+    of_variance,
     parts,
     skewness_of,
     t_quantile,
     total,
 )
-from manyseed.analysis.questions.quantiles import chi2_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import REPEAT, Tables, independent
 
@@ -147,10 +147,10 @@ def for_mean(
 ) -> RunsNeeded:
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
-    The interval is based on χ², for approximately normal values; the answer says so, and whether
-    they are visibly skewed. No spread seen is not no spread: if the values are equal, or
-    their standard deviation is below what the test set resolves, there is no answer, but an upper
-    bound, `high`, for a standard deviation of `resolution`.
+    The interval is `intervals.of_variance`, for approximately normal values; the answer says so,
+    and whether they are visibly skewed or test sets unequal. No spread seen is not no spread: if
+    the values are equal, or their standard deviation is below what the test set resolves, there is
+    no answer, but an upper bound, `high`, for a standard deviation of `resolution`.
 
     `values`, sequence of float arrays (run,): one array per repeat, without NaN; arrays of one run
     are ignored. `nothing`: the reason to give if no array holds two values. `resolution`: step
@@ -170,10 +170,12 @@ def for_mean(
             bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
         reason = unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
         return RunsNeeded(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
-    tail = (1 - confidence) / 2 / among
+    variances = np.array([own.var(ddof=1) for own in useful])
+    of_each = np.array([own.size - 1.0 for own in useful])
+    ends = of_variance(variances, of_each, 1 - (1 - confidence) / among)
     runs, low, high = (
-        fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
-        for divisor in (freedom, chi2_quantile(freedom, 1 - tail), chi2_quantile(freedom, tail))
+        fewest_runs(partial(operator.truediv, variance), half_width, confidence)
+        for variance in (squares / freedom, *ends)
     )
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
     if answer.runs is None or low == high:

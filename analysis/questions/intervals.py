@@ -67,16 +67,68 @@ def skewness_of(values: Sequence[Real]) -> float:
 def assumed(values: Sequence[Real], among: int) -> str:
     """Say what an interval assumes; of the chosen one of several, no rate is known if skewed."""
     skewness = skewness_of(values)
-    of_sets = "one spread on all test sets and " if len(values) > 1 else ""
-    assumes = f"the interval assumes {of_sets}"
+    variances = np.array([own.var(ddof=1) for own in values])
+    apart = unequal(variances, np.array([own.size - 1.0 for own in values]))
+    of_sets, more = "", ""
+    if len(values) > 1:
+        of_sets = f"is over seeds on these {len(values):,} test sets, and "
+    if apart >= UNEQUAL:
+        more = f"; {differs(apart)}, so new ones may take other numbers of runs"
+    assumes = f"the interval {of_sets}assumes "
     if abs(skewness) > SKEWED:
         return (
             f"{assumes}normal values, but these are skewed ({skewness:+.1f}), so it may miss the "
-            "truth"
+            f"truth{more}"
         )
     if among > 1:
-        return f"{assumes}normal values, and may miss the truth of skewed ones"
-    return f"{assumes}{ASSUMED}"
+        return f"{assumes}normal values, and may miss the truth of skewed ones{more}"
+    return f"{assumes}{ASSUMED}{more}"
+
+
+UNEQUAL = 0.7  # standard deviation of the log variance beyond which test sets are said to differ
+
+FEWEST_COMPARED = 3  # test sets that show whether variances differ
+
+
+def differs(apart: float) -> str:
+    """Say that test sets differ in how much runs vary on them."""
+    return f"the variance differs between test sets (sd of its logarithm {apart:.1f})"
+
+
+def unequal(own: Real, freedom: Real) -> float:
+    """Return the standard deviation of the log variance, beyond that of normal values.
+
+    `own` and `freedom`, float arrays (test set,): variance of its runs, and their number minus one.
+    """
+    known = (own > 0) & (freedom > 0)
+    if known.sum() < FEWEST_COMPARED:
+        return 0.0
+    half = freedom[known] / 2
+    sampling = (1 / half + 1 / (2 * half**2) + 1 / (6 * half**3)).mean()  # trigamma
+    return float(max(np.log(own[known]).var(ddof=1) - sampling, 0.0) ** 0.5)
+
+
+def between(own: Real, freedom: Real) -> float:
+    """Return the variance of the mean over test sets, from their differences; 0 with one."""
+    n, weights = own.size, freedom / freedom.sum()
+    squares = float(weights**2 @ np.square(own - weights @ own))
+    return squares * n / (n - 1) if n > 1 else 0.0
+
+
+def of_variance(own: Real, freedom: Real, confidence: float) -> tuple[float, float]:
+    """Return the interval of the mean variance of runs on these test sets, over seeds.
+
+    χ² with Satterthwaite's degrees of freedom: 2 V² / Var(V), with Var(V) from the differences
+    between test sets, which also shows values that are not normal. A sum over test sets has no
+    fewer degrees than one of them, and no more than all. `own` and `freedom` as of `unequal`; not
+    all variances are 0.
+    """
+    value, error = float(freedom @ own / freedom.sum()), between(own, freedom)
+    degrees = 2 * value**2 / error if error > 0 else math.inf
+    degrees = min(max(degrees, freedom.min()), freedom.sum())
+    tail = (1 - confidence) / 2
+    low, high = (degrees * value / chi2_quantile(degrees, p) for p in (1 - tail, tail))
+    return float(low), float(high)
 
 
 def may_differ(freedom: float, confidence: float) -> str:

@@ -41,7 +41,6 @@ from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.components import (
     CONSISTENCY,
     CONTEXT,
-    FEWEST_COMPARED,
     CellResults,
     Estimates,
     Kind,
@@ -57,9 +56,11 @@ from manyseed.analysis.questions.components import (
 )
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import (
+    FEWEST_COMPARED,
     SEEDS,
     TEST_SETS,
     mean_variance,
+    of_variance,
     parts,
     t_quantile,
 )
@@ -92,9 +93,10 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     `METRICS`); `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by
     +, crossed ones by *); `part` (of the parts above); `variance`, whose estimate may be negative,
     and its interval; `share` of the variance of all, if parts add up to it; `unequal`, by how much
-    the variance differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it
-    rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
-    consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
+    the variance differs between test sets (sd of its logarithm); `seeds_low` and `seeds_high`, the
+    interval over seeds alone of a variance of accuracy, as `howmany` has it; `n_repeats` and
+    `n_runs` that it rests on; `over`, what the interval is over; `cells` that it is estimated from.
+    Error consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
     variances of a pair of runs, and `TEST_SET`.
     """
     cells = contexts(tables)
@@ -187,6 +189,9 @@ class _Report:
             low, high = max(limits[0], 0.0), max(limits[1], 0.0)
             if part != TEST_SET:  # a part is no more than the whole
                 low, high = (min(end, self.most.get(metric, math.inf)) for end in (low, high))
+        seeds = None
+        if limits is not None and metric == ACCURACY and part in (ALL, ALONE):
+            seeds = of_variance(found.own, found.freedom, self.confidence)
         return {
             "cell": self.full.cell,
             "metric": metric,
@@ -197,6 +202,8 @@ class _Report:
             "high": high,
             "share": value / whole if whole else None,
             "unequal": found.unequal if part in (ALL, ALONE) else None,
+            "seeds_low": None if seeds is None else seeds[0],
+            "seeds_high": None if seeds is None else seeds[1],
             "n_repeats": found.own.size,
             "n_runs": sum(one.size for one in found.left_out),
             "over": over if limits else None,
@@ -314,7 +321,7 @@ def _of_crossed(one: CellResults, confidence: float) -> Iterator[Row]:
     ) -> Row:
         low, high = (None, None) if limits is None else (max(end, 0.0) for end in limits)
         over = TEST_SETS if repeats > 1 else SEEDS
-        numbers = (value, low, high, value / total if total > 0 else None, None)
+        numbers = (value, low, high, value / total if total > 0 else None, None, None, None)
         basis = (repeats, repeats * k**n, over if limits else None, str(one.cell))
         return dict(zip(SCHEMA, (one.cell, *key, *numbers, *basis), strict=True))
 

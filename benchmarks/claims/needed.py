@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -20,11 +21,13 @@ from benchmarks.claims.record import (
     number,
 )
 from benchmarks.claims.tabled import NAMES, needs, sd_that_needs, tables_of
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.components import covariances
 from manyseed.analysis.questions.ensembles import for_alpha
 from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
-from tests.analysis.planted import Noise, normal, planted
+from tests.analysis.planted import Noise, long_tailed, normal, planted
 
 Real = NDArray[np.float64]
 
@@ -49,6 +52,55 @@ def excludes(of: int, truth: int, sweep: str = "one cell") -> Callable[[int], Ta
     def count(seed: int) -> Tally:
         answer = howmany(tables_of(sweep, seed))[of]
         return Tally(answer.high is not None and answer.high < 4 * truth)
+
+    return count
+
+
+DESIGNS = [*product((3, 5, 10), (5, 10, 20))]
+"""Test sets and runs on each, where test sets differ in how much runs vary."""
+APART = 1.4  # standard deviation of the log variances of test sets
+OF_SETS = "3, 5 or 10 test sets of 5, 10 or 20 runs"
+
+
+def _on_sets(seed: int, apart: float, noise: Noise, *, new: bool) -> Iterator[Real]:
+    """Yield accuracies (test set, run) of each design.
+
+    Their variance is 1e-4 on average: over these test sets, or over all that may come (`new`).
+    """
+    for place, (sets, runs) in enumerate(DESIGNS):
+        rng = np.random.default_rng([seed, 47, place])
+        variance = np.exp(apart * rng.normal(size=(sets, 1)) - apart**2 / 2)
+        variance = variance if new else variance / variance.mean()
+        yield 0.9 + 0.01 * np.sqrt(variance) * noise(rng, (sets, runs))
+
+
+def _here(apart: float, noise: Noise, *, power: bool = False) -> Callable[[int], Tally]:
+    """Return in how many designs the interval of `howmany` misses, or excludes four times as many.
+
+    Those of the spread in `answers` and of `variance` come from the same ends.
+    """
+
+    def count(seed: int) -> Tally:
+        misses = 0
+        for values in _on_sets(seed, apart, noise, new=False):
+            one = for_mean("x", [*values], PRECISE)
+            low, high = one.low or math.inf, one.high or math.inf
+            misses += high < 4 * needs(0.01) if power else miss(low, needs(0.01), high)
+        return Tally(misses, len(DESIGNS))
+
+    return count
+
+
+def _new(apart: float, noise: Noise, *, power: bool = False) -> Callable[[int], Tally]:
+    """Return in how many designs the wider interval of `variance` misses, or excludes four sd."""
+
+    def count(seed: int) -> Tally:
+        misses = 0
+        for values in _on_sets(seed, apart, noise, new=True):
+            found, _ = covariances([*values], [*values])
+            low, high = (end**0.5 for end in found.limits(CONFIDENCE, "variance"))
+            misses += high < 0.04 if power else miss(low, 0.01, high)
+        return Tally(misses, len(DESIGNS))
 
     return count
 
@@ -178,6 +230,42 @@ def _warned(seed: int) -> Tally:
 
 
 CLAIMS: tuple[Claim, ...] = (
+    *(
+        Claim(
+            f"{name} ({alike}{skewed})",
+            by,
+            wording,
+            promise,
+            "intervals",
+            of(apart, noise),
+            of(apart, noise, power=True),
+            f"{OF_SETS}, {planted}{'' if promise == 0.05 else f'; {1 - promise:.0%} or more'}",
+            f"excludes four times {what}",
+        )
+        for noise, skewed in ((normal, ""), (long_tailed, ", skewed"))
+        for apart, alike, planted in (
+            (0.0, "test sets of one spread", "whose variances are equal"),
+            (APART, "test sets that differ in spread", f"whose log variances have sd {APART}"),
+        )
+        for name, by, of, wording, what, promise in (
+            (
+                "… 16 runs (11 to 30), over seeds on these 3 test sets",
+                "howmany, answers, variance",
+                _here,
+                r"is over seeds on these \{\} test sets|\{\}, 95 %, over seeds; ",
+                "as many",
+                0.16 if skewed else 0.05,
+            ),
+            (
+                "… sd of 0.007 to 0.014 for new test sets, too",
+                "variance",
+                _new,
+                "for new test sets, too|intervals for new test sets (covered|are apart)",
+                "the sd",
+                0.25 if apart else 0.05,
+            ),
+        )
+    ),
     interval(
         "For accuracy ± 0.005: 16 runs are needed (11 to 30)",
         "howmany",

@@ -18,8 +18,8 @@ PLAIN: Mapping[str, str] = {
     r"a full cross of {} values": (
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
-    r"assumes? (roughly )?normal|normal values, (but these|and may miss)|one spread on all test|"
-    r"the variance differs between test sets": (
+    r"assumes? (roughly )?normal|normal values, (but these|and may miss)|"
+    r"the variance differs between test sets|so new ones may take|95 % of seeds is for": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),
     r"too few cells to be compared": "Classifiers that share too few cells with the others.",

@@ -27,6 +27,7 @@ from manyseed.orchestrator.cli.arguments import (
     names,
     option,
     require_outside,
+    require_words,
     shown_help,
     spoken_of_options,
     without_conversion,
@@ -72,6 +73,8 @@ class _Questions(TyperGroup):
         without_conversion(self.get_params(ctx))
         words = [place for place, word in enumerate(args) if not word.startswith("-")]
         end = words[1] if len(words) > 1 else len(args)
+        if not ctx.resilient_parsing:
+            require_words(self.get_params(ctx), args[: end + 1])
         first = sorted(args[:end], key=lambda word: not word.startswith("-"))
         return super().parse_args(ctx, [*first, *args[end:]])
 

@@ -219,8 +219,10 @@ class Command(TyperCommand):
                     raise UserError(f"{quoted(told)} is not UTF-8 text", key=key)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command's arguments."""
+        """Parse the command's arguments; none may be empty."""
         without_conversion(self.get_params(ctx))
+        if not ctx.resilient_parsing:
+            require_words(self.get_params(ctx), args)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -231,6 +233,26 @@ class Command(TyperCommand):
             if not isinstance(style := getattr(rich_utils, name), _Wrapping):
                 setattr(rich_utils, name, _Wrapping(style))
         super().format_help(ctx, formatter)
+
+
+def require_words(parameters: Sequence[Any], words: Sequence[str]) -> None:
+    """Refuse an empty word, such as that of a shell's variable that is not set.
+
+    Methods would take it as not given, or as the current folder.
+    """
+    flags = {name: one for one in parameters for name in one.opts if name.startswith("-")}
+    places = [str(one.metavar) for one in parameters if not one.opts[0].startswith("-")]
+    before = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        is_whole = bool(equals) and name in flags and name.startswith("--")
+        if not (value if is_whole else word).strip():
+            key = name if is_whole else before
+            if key not in flags or getattr(flags[key], "is_flag", False):
+                key = " ".join(places)
+            remedy = "give it a value, or leave it out; is a variable of the shell not set?"
+            raise UserError("is empty", key=key, remedy=remedy)
+        before = word
 
 
 _BYTES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8

@@ -57,12 +57,12 @@ def _folded(name: str) -> tuple[str, str]:
 
 
 def by_numbers(name: str) -> list[Any]:
-    """Return a key that sorts names as people number them: c2 before c10."""
-    if is_number(name):
+    """Return a key that sorts names as people number them: c2 before c10, by ASCII digits."""
+    if is_number(name) and all(part.isascii() for part in re.findall(r"\d", name)):
         return [(0, float(name.replace(",", ".", 1)), name)]
     return [
-        (1, float(part), part) if part.isdecimal() else (2, 0.0, part)
-        for part in re.split(r"(\d+)", name)
+        (1, float(part), part) if part.isdecimal() and part.isascii() else (2, 0.0, part)
+        for part in re.split("([0-9]+)", name)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -17,6 +18,7 @@ from manyseed.jobs.datasets.csvfile import read
 from manyseed.jobs.hparams import canonical
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.mapping import Pattern
 from tests.orchestrator.conftest import inside
 from tests.orchestrator.hostile import predicted
@@ -120,3 +122,12 @@ def test_a_table_with_other_digits_holds_text_there(tmp_path: Path, digits: str)
     frame = read(f"x,y\n{digits},1\n4,2\n".encode())
     assert frame.rows() == [(digits, 1), ("4", 2)]
     assert read(f"x;y\n{digits};1,5\n".encode()).rows() == [(digits, 1.5)]
+
+
+@pytest.mark.parametrize("digits", ["٢", "２", "२", "1٢"])
+def test_classes_are_ordered_by_ascii_digits(digits: str) -> None:
+    for name in (digits, f"c{digits}"):
+        ascii_parts = re.findall("[0-9]+", name)
+        read = [part for kind, _, part in by_numbers(name) if kind < 2]
+        assert read == ascii_parts, name
+    assert sorted(["c10", "c2", "10", "2"], key=by_numbers) == ["2", "10", "c2", "c10"]

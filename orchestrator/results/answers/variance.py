@@ -14,6 +14,8 @@ from manyseed.analysis.questions.intervals import (
     ASSUMED,
     SEEDS,
     TEST_SETS,
+    UNEQUAL,
+    differs,
     may_differ,
     too_few,
 )
@@ -34,8 +36,6 @@ from manyseed.orchestrator.computing.cellgroups import in_short, usual_first
 from manyseed.orchestrator.computing.tables import VARIANCE, Results
 from manyseed.orchestrator.conditions import matching
 from manyseed.orchestrator.errors import UserError, command
-
-UNEQUAL = 0.7  # standard deviation of the log variance beyond which intervals come with a warning
 
 Row = Mapping[str, Any]
 
@@ -107,13 +107,18 @@ def sentence(row: Mapping[str, Any]) -> str:
     if row["over"] == SEEDS:
         on, assumes = ", on this one test set", f"; the interval assumes {ASSUMED}"
     if low > 0 and value > 0:
-        ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
-        return (
-            f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}{assumes}{_unequal(row)}"
-        )
+        ends = f"{_sds(row)}, 95 %{on}"
+        if row["over"] == TEST_SETS and row.get("seeds_low") is not None:
+            ends = f"{_sds(row, 'seeds_')}, 95 %, over seeds; {_sds(row)} for new test sets, too"
+        return f"{part}: sd {value**0.5:.3g} ({ends}){share}{basis}{assumes}{_unequal(row)}"
     sign = "estimated below 0" if value < 0 else "estimated"
     unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
     return f"{part}: {unclear}, 95 %{on}){basis}{assumes}"
+
+
+def _sds(row: Row, of: str = "", digits: int = 3) -> str:
+    """Return the interval of a standard deviation: of the row, or its own over seeds alone."""
+    return " to ".join(f"{row[of + end] ** 0.5:.{digits}g}" for end in ("low", "high"))
 
 
 def _unequal(row: Mapping[str, Any]) -> str:
@@ -121,8 +126,8 @@ def _unequal(row: Mapping[str, Any]) -> str:
     if (row.get("unequal") or 0.0) < UNEQUAL:
         return ""
     return (
-        f"; the variance differs between test sets (sd of its logarithm {row['unequal']:.1f}), and "
-        "where it does, such intervals covered the truth in 72 to 85 % of simulations (log sd 1.4)"
+        f"; {differs(row['unequal'])}, and where it does, intervals for new test sets covered the "
+        "truth in 75 to 92 % of simulations (log sd 1.4)"
     )
 
 
@@ -221,7 +226,7 @@ def _table(
         sets = rows.get((TEST_SET, "test set"))
         limits = ""
         if seeds is not None and seeds["low"] is not None and seeds["low"] > 0:
-            limits = f"{seeds['low'] ** 0.5:.2g} to {seeds['high'] ** 0.5:.2g}"
+            limits = _sds(seeds, "" if seeds.get("seeds_low") is None else "seeds_", 2)
         table.append(
             [
                 group.rows[0]["dataset"],
@@ -243,11 +248,12 @@ def _table(
         "more",
     ]
     what = _METRICS[metric].partition(" (")[0]
-    notes = [f"{what}. <: not told from 0. More: the two 95 % intervals are apart."]
-    if any(row["over"] == TEST_SETS for _, rows in of for row in rows.values()):
+    notes = [f"{what}. <: not told from 0. More: the intervals for new test sets are apart."]
+    of_sets = [row for _, rows in of for row in rows.values() if row["over"] == TEST_SETS]
+    if any(row.get("seeds_low") is not None for row in of_sets):
         notes.append(
-            "Intervals hold for new test sets, too; those of answers and howmany are narrower, for "
-            "new seeds on these."
+            "The 95 % of seeds is for new seeds on these test sets, as in answers and howmany; "
+            "--why has that for new test sets, too."
         )
     return heads, table, notes
 

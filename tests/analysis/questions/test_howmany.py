@@ -48,13 +48,13 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 
 
 DESIGNS = {
-    "normal": (lambda rng, n: rng.normal(0.8, 0.02, n), 0.02, (0.93, 0.97)),
-    "skewness 1": (lambda rng, n: 0.9 - 0.01 * rng.gamma(4, size=n), 0.02, (0.84, 0.92)),
-    "skewness 2": (lambda rng, n: 0.9 - rng.exponential(0.02, n), 0.02, (0.67, 0.8)),
+    "normal": (lambda rng, n: rng.normal(0.8, 0.02, n), 0.02, (0.93, 0.98)),
+    "skewness 1": (lambda rng, n: 0.9 - 0.01 * rng.gamma(4, size=n), 0.02, (0.88, 0.96)),
+    "skewness 2": (lambda rng, n: 0.9 - rng.exponential(0.02, n), 0.02, (0.7, 0.92)),
     "one of 20 collapses": (
         lambda rng, n: rng.normal(0.8, 0.01, n) - 0.3 * (rng.random(n) < 0.05),
         math.sqrt(0.0001 + 0.09 * 0.05 * 0.95),
-        (0.15, 0.57),
+        (0.15, 0.93),
     ),
 }
 

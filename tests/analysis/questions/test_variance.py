@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -13,8 +15,10 @@ from scipy import stats
 from manyseed.analysis.axes import LATER
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.components import covariances, difference_limits
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.howmany import PRECISE, fewest_runs, howmany
 from manyseed.analysis.questions.intervals import SEEDS
-from manyseed.analysis.questions.question import Evidence
+from manyseed.analysis.questions.question import Evidence, answers
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
@@ -29,6 +33,7 @@ from manyseed.analysis.questions.variance import (
 )
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
+from tests.analysis import planted as sweeps
 
 KEY = {
     "dataset": "one",
@@ -246,7 +251,7 @@ def test_unequal_variances_are_told():
     ]
     assert rows[0]["unequal"] < 0.7 < rows[1]["unequal"]
     assert "variance differs between test sets" not in sentence(rows[0])
-    assert "such intervals covered the truth in 72 to 85 %" in sentence(rows[1])
+    assert "intervals for new test sets covered the truth in 75 to 92 %" in sentence(rows[1])
 
 
 def test_identical_runs_have_no_interval_and_one_test_set_is_told():
@@ -425,3 +430,24 @@ def test_a_source_that_is_chosen_among_many_cells_is_held_to_all_of_them():
     rows = variance(tables(cells)).filter(pl.col("metric") == ACCURACY, pl.col("part") == OWN)
     assert (rows["low"] > 0).any()
     assert not [text for text in said(cells) if "by itself" in text]
+
+
+@pytest.mark.parametrize("sets", [1, 2, 5])
+def test_howmany_answers_and_variance_have_one_interval_of_the_spread(sets):
+    """Of one cell whose test sets differ in spread: the same ends, wherever they are printed."""
+
+    def uneven(rng, shape):
+        return np.linspace(0.5, 2, shape[1])[:, None] * rng.normal(size=shape)
+
+    sweep = sweeps.planted(1, ["mlp"], repeats=sets, runs=8, noise=uneven, seed=3)
+    row = found(sweep)[ACCURACY, "init+batch", ALL]
+    low, high = (row[f"seeds_{end}"] ** 0.5 for end in ("low", "high"))
+    assert f"({low:.3g} to {high:.3g}, 95 %" in sentence(row)
+    said = {one.about: one.text for one in answers(sweep, effects(sweep), None, Options())}
+    assert f"({low:.4f} to {high:.4f})" in said["spread"]
+    ends = [fewest_runs(partial(operator.truediv, end**2), PRECISE) for end in (low, high)]
+    interval = f"({ends[0]:,} to {ends[1]:,}, 95 %"
+    assert interval in said["enough"]
+    assert interval in howmany(sweep)[0].words
+    assert (row["seeds_low"] > row["low"]) == (sets > 1)  # new test sets widen it
+    assert (row["seeds_high"] < row["high"]) == (sets > 1)

@@ -16,7 +16,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.cli import answers, output, status
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.results.questions import registry
-from tests.orchestrator.conftest import write
+from tests.orchestrator.conftest import inside, write
 
 COLUMNS = 80
 ROOT = Path(__file__).parents[3]
@@ -42,6 +42,19 @@ def every(app):
             yield from under(child)
 
     return under(typer.main.get_command(app))
+
+
+def verbs():
+    """Every command that takes words, those that the help does not list too, as it is typed."""
+
+    def under(command, path):
+        if command.params:
+            yield path, command
+        for name, child in getattr(command, "commands", {}).items():
+            yield from under(child, (*path, name))
+
+    asked = [(("answers", "DIR", name), answers.command_of(name)) for name in registry.known()]
+    return [*under(typer.main.get_command(app), ()), *asked]
 
 
 def console(monkeypatch, *, terminal):
@@ -336,3 +349,26 @@ source = "sklearn:breast_cancer"
     assert "1 cell (6 runs, 0 finished). Nothing was written" in dry
     done = CliRunner().invoke(app, [*asked, "--yes"]).output
     assert "Dropped 1 cell (6 runs, 0 finished)." in done
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_no_verb_takes_an_empty_word_for_an_option_that_is_not_given(value):
+    """As `--dataset "$NAME"` has it if NAME is not set: of every option of every verb."""
+    tried = 0
+    for path, command in verbs():
+        for option in command.params:
+            if option.opts[0].startswith("-") and not getattr(option, "is_flag", False):
+                for words in [(name, value) for name in option.opts] + [
+                    (f"{name}={value}",) for name in option.opts if name.startswith("--")
+                ]:
+                    code, told = inside(*path, *words)
+                    assert (code, f"{words[0].rstrip('= ')}: is empty" in told) == (2, True), (
+                        path,
+                        words,
+                        told,
+                    )
+                    tried += 1
+        if any(not one.opts[0].startswith("-") for one in command.params):
+            code, told = inside(*path, value)
+            assert (code, "is empty" in told) == (2, True), (path, told)
+    assert tried > 200

@@ -77,7 +77,8 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
         upright_axis_of_levels(axis)
         mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset), across=True)
     if len(levels) > 1:
-        legend(figure, handles, labelled(by))
+        there = {*_values(shown, by)}
+        legend(figure, {name: of for name, of in handles.items() if name in there}, labelled(by))
     what = {
         "accuracy": "test accuracy",
         "ece": "expected calibration error",

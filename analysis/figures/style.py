@@ -350,7 +350,7 @@ def labels(sizes: Sequence[int]) -> list[str]:
 
 def shades(count: int) -> list[Any]:
     """Return colours for ordered levels, visible in light and dark mode and in greyscale."""
-    return list(colormaps["viridis"](np.linspace(0.3, 0.85, count)))
+    return list(colormaps["viridis"](np.linspace(0.4, 0.85, count)))
 
 
 def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:

@@ -13,6 +13,7 @@ from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.rows import REPEAT, VARIES, Tables
 
 LISTED = 3
+FENCED = 10  # fewest runs of a cell from whose α̂ one is told apart without a close majority
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
 HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")
@@ -183,11 +184,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
     if runs.is_empty():
         return
-    majority = pl.lit(None, pl.Float64)
-    if "alpha_hat_majority" in runs.columns:  # one run apart may move the reference of all others
-        majority = pl.col("alpha_hat_majority")
-    runs = runs.with_columns(apart=pl.coalesce(majority, "alpha_hat"), moved=majority.is_not_null())
-    far = runs.filter(pl.col("apart") > options.close)
+    runs = _compared(runs, options.close)
+    far = runs.filter("far")
     blind = runs.filter(pl.col("delta") > options.close)
     where = blind["dataset"].cast(pl.String).unique().sort().to_list()
     text, lines = "", []
@@ -209,13 +207,26 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
             f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
         )
-        if undecided := _without_majority(runs, options.close):
-            there = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
-            text += (
-                f" In {there}, no majority of the runs is close to each other, so which are unlike "
-                "the others cannot be told there: each differs from the average of the others."
-            )
-    elif blind.height < runs.height:
+    divided = runs.filter("divided").sort(
+        "apart", *key, "run_index", descending=[True, *[False] * 3]
+    )
+    if divided.height:
+        whose = divided["classifier"].cast(pl.String).unique().sort().to_list()
+        row = divided.row(0, named=True)
+        lines.append(
+            f"Runs of {some(whose, 2)} differ among themselves (α̂ up to {row['apart']:.2f})."
+        )
+        repeats = divided.select(key).n_unique()
+        text += (
+            f"{' ' if text else ''}In {'one repeat' if repeats == 1 else f'{repeats:,} repeats'} "
+            f"of {some(whose, LISTED)}, runs differ among themselves, by α̂ of up to "
+            f"{row['apart']:.2f}{_interval(row)}, that of run {row['run_index']} of cell "
+            f"{row['cell']}, repeat {row['repeat_index']}. There, no majority of the runs is close "
+            "to each other, or other runs of the cell differ by as much (the outer fence: three "
+            "ranges of quartiles above the upper one), so which are unlike the others cannot be "
+            "told."
+        )
+    if not lines and blind.height < runs.height:
         seen = runs.height - blind.height
         lines = [f"No run is seen to differ by more than {options.close:.0%} of the test points."]
         text = (
@@ -248,10 +259,29 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
 
 
-def _without_majority(runs: pl.DataFrame, close: float) -> int:
-    """Return in how many repeats at least half of the runs are far from the others' average."""
-    far = (pl.col("apart") > close).mean().alias("far")
-    return runs.group_by("cell", "repeat_index").agg(far).filter(pl.col("far") >= 1 / 2).height
+def _compared(runs: pl.DataFrame, close: float) -> pl.DataFrame:
+    """Return the runs with what sets them apart, and whether they are, or differ as all there do.
+
+    `apart` is α̂ against the majority that is close to each other (`moved`), or, where there is
+    none, against all others. `far`: a run that differs by more than the runs of its cell do, that
+    is beyond the outer fence of their α̂, from a majority; `divided`: another run that is not close.
+    """
+    from manyseed.analysis.metrics.alpha_tests import SEARCHED  # imports numba
+
+    majority = pl.lit(None, pl.Float64)
+    if "alpha_hat_majority" in runs.columns:  # one run apart may move the reference of all others
+        majority = pl.col("alpha_hat_majority")
+    apart, repeat = pl.col("apart"), ("cell", "repeat_index")
+    low, high = (apart.quantile(q, "linear").over("cell") for q in (1 / 4, 3 / 4))
+    fence = pl.when(pl.len().over("cell") >= FENCED).then(high + 3 * (high - low))
+    found = runs.with_columns(
+        apart=pl.coalesce(majority, "alpha_hat"), moved=majority.is_not_null()
+    ).with_columns(fence=fence, beyond=(apart > close) & (apart > fence.fill_null(0.0)))
+    few = pl.col("fence").is_not_null() & (pl.col("beyond").mean().over(repeat) < 1 / 2)
+    agreed = few | pl.col("moved").any().over(repeat) | (pl.len().over(repeat) > SEARCHED)
+    return found.with_columns(far=pl.col("beyond") & agreed).with_columns(
+        divided=(apart > close) & ~pl.col("far")
+    )
 
 
 def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame | None = None) -> str:

@@ -200,7 +200,7 @@ def start(
 
         manyseed submit sweep --cluster testcluster
     """
-    from manyseed.orchestrator.errors import UnavailableError, refused
+    from manyseed.orchestrator.errors import UnavailableError, UserError, refused
     from manyseed.slurm import Refused
     from manyseed.slurm.testcluster import MissingPackages, Settings
 
@@ -213,8 +213,13 @@ def start(
         max_job_count=max_job_count,
         accounting=accounting,
     )
+    cluster = _cluster(folder)
     try:
-        cluster = _cluster(folder)
+        cluster.require_name()
+    except Refused as error:
+        remedy = "end that cluster: manyseed cluster test stop; or rename the profile"
+        raise UserError(error.reason, file=error.option, remedy=remedy) from None
+    try:
         with console.status("starting"):
             cluster.start(settings)
             cluster.register()

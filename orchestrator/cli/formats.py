@@ -35,6 +35,10 @@ _ENDINGS = {
 }
 IN_WORDS = (MARKDOWN, LATEX)
 """Formats with words as heads, a caption, and bold values."""
+SPREADS = ("_std", "_sd")
+SHARES = re.compile(r"(choosing_|holdout_|ensemble_)?(accuracy|churn)_(?!mean_sd$)")
+"""Columns of spreads, and those of them that are of shares of a test set's points, by run."""
+LEAST = 0.0001  # what `shown` resolves
 _LOW, _HIGH, _OVER = "_ci_low", "_ci_high", "over"
 _IN_LATEX = {
     "\\": r"\textbackslash{}",
@@ -53,6 +57,7 @@ _IN_LATEX = {
     "±": r"$\pm$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",
+    "≈": r"$\approx$",
     "δ": r"$\delta$",
     "ε": r"$\varepsilon$",
     "α̂": r"$\hat{\alpha}$",
@@ -142,10 +147,12 @@ def in_format(
     of: Mapping[str, Any],
     notes: Sequence[str],
     paper: Paper = Paper(),
+    points: pl.Series | None = None,
 ) -> bytes:
     """Return rows as a file's content, with notes in formats that have a place for them.
 
-    `name` is one of `FORMATS`; `of` is what the JSON object says about the question.
+    `name` is one of `FORMATS`; `of` is what the JSON object says about the question; `points` are
+    those of `in_cells`.
     """
     if name == PARQUET:
         buffer = io.BytesIO()
@@ -156,9 +163,9 @@ def in_format(
     if name == JSON:
         return in_json(as_json(frame, of, notes))
     if name == TABLE:
-        columns, rows, remarks = in_cells(frame)
+        columns, rows, remarks = in_cells(frame, points)
         return _text(columns, rows, [*remarks, *notes]).encode()
-    columns, rows, remarks = in_cells(_ordered(frame, paper.columns))
+    columns, rows, remarks = in_cells(_ordered(frame, paper.columns), points)
     best, told = _best(frame, columns) if paper.bold else (set(), [])
     if not paper.named:
         columns, rows = _in_words(columns, rows)
@@ -249,7 +256,8 @@ def of_table(found: Reply) -> pl.DataFrame:
     names = iter(("dataset", "verdict"))
     heads = [head or next(names) for head in found.columns]
     cells = [["" if cell is None else shown(cell) for cell in row] for row in found.table]
-    return pl.DataFrame(cells, schema=dict.fromkeys(heads, pl.String), orient="row")
+    frame = pl.DataFrame(cells, schema=dict.fromkeys(heads, pl.String), orient="row")
+    return frame.select(name for name in heads if name == "verdict" or (frame[name] != "").any())
 
 
 def in_json(value: Mapping[str, Any]) -> bytes:
@@ -319,12 +327,15 @@ def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) ->
     return {"schema": SCHEMA, **of, "rows": rows, "notes": list(notes)}
 
 
-def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[str]]:
+def in_cells(
+    frame: pl.DataFrame, points: pl.Series | None = None
+) -> tuple[list[str], list[list[object]], list[str]]:
     """Return column heads and rows for readers, and remarks on them.
 
     A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` in a
     column of shares of which an interval would leave 0 to 1; a remark says what all intervals are
-    over. An α̂ below the resolution δ is written as that, where δ is a column.
+    over. An α̂ below the resolution δ is written as that, where δ is a column, and a spread that
+    would be 0.0000 as below what test sets of so many `points` resolve, or what is printed.
     """
     remarks = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -349,12 +360,22 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
             from manyseed.analysis.counts import below
 
             told = [below(*both) for both in zip(frame[name], frame["delta"], strict=True)]
+        elif name.endswith(SPREADS) and frame[name].dtype.is_float():
+            sizes = points if points is not None and SHARES.match(name) else [None] * len(values)
+            told = [_seen(*both) for both in zip(frame[name], sizes, strict=True)]
         if name in limits:
             both = list(zip(values, limits[name], strict=True))
             around = all(_is_around(*one) for one, text in zip(both, told, strict=True) if not text)
             values = [_with_limits(*one, around=around) for one in both]
         cells.append([text or value for text, value in zip(told, values, strict=True)])
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
+
+
+def _seen(spread: float | None, points: int | None) -> str:
+    """Return below what a spread is that would be printed as 0, or "" for another."""
+    if spread is None or not abs(spread) < LEAST / 2:
+        return ""
+    return f"< {shown(max(1 / points, LEAST) if points else LEAST)}"
 
 
 _Limits = tuple[float | None, float | None]
@@ -477,12 +498,15 @@ def latex(text: str) -> str:
 
 _NUMBER = re.compile(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?")
 _SIGNED = re.compile(r"[+-][\d.]+( to [+-][\d.]+)?")
+_BELOW = re.compile(r"< [\d.]+")
 _LIMITED = re.compile(r"(-?[\d.,]+(?:e[+-]\d+)?) \((-?[\d.,e+-]+) to (-?[\d.,e+-]+)\)")
 
 
 def _cell(value: object, *, bold: bool = False) -> str:
     """Return a cell of a LaTeX table, with signed numbers in math mode; an interval is not bold."""
     text = shown(value)
+    if _BELOW.fullmatch(text):
+        return f"${text}$"
     if limited := _LIMITED.fullmatch(text):
         mean, low, high = limited.groups()
         return f"{_in_math(mean, bold=bold)} ({_in_math(low)} to {_in_math(high)})"
@@ -509,6 +533,9 @@ def _are_numbers(rows: Sequence[Sequence[object]], number: int) -> bool:
     known = [row[number] for row in rows if row[number] is not None]
     return bool(known) and all(
         (isinstance(value, int | float) and not isinstance(value, bool))
-        or (isinstance(value, str) and (" ± " in value or bool(_LIMITED.fullmatch(value))))
+        or (
+            isinstance(value, str)
+            and (" ± " in value or bool(_LIMITED.fullmatch(value) or _BELOW.fullmatch(value)))
+        )
         for value in known
     )

@@ -35,7 +35,7 @@ def pages_like(incomplete: str) -> list[str]:
 
 
 def docs(
-    page: str | None = typer.Argument(
+    words_: list[str] | None = typer.Argument(
         None,
         metavar="[PAGE]",
         help="A page, PAGE#HEADING, or words to look for; without it, all pages are listed.",
@@ -46,7 +46,7 @@ def docs(
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
     A word that is no page is searched for, also in other forms and by words of the same meaning:
-    its sections are listed, each with a line; of several words in quotes, those that have all.
+    its sections are listed, each with a line; of several words, those that have all.
 
     Examples:
 
@@ -58,7 +58,7 @@ def docs(
 
         manyseed docs churn
 
-        manyseed docs "add a metric"
+        manyseed docs add a metric
 
         manyseed docs sweep-file | less
 
@@ -68,8 +68,8 @@ def docs(
 
     if as_schema:
         return schema()
-    texts = pages()
-    if page is None:
+    texts, page = pages(), " ".join(words_ or [])
+    if not page:
         titles = [(name, next(iter(sections(text).values()))[0]) for name, text in texts.items()]
         print_table(None, ("page", "what it is about"), titles)
         console.print()
@@ -317,6 +317,7 @@ class Mention:
 _ALIKE = re.compile(r"^\| ([^|*]+) \| (\[.+\)) \|$", re.MULTILINE)
 _LINK = re.compile(r"\[([^]]*)\]\(([\w-]*)(?:\.md)?(?:#([^)]*))?\)")
 _GLOSSARY = "glossary"
+_LAST = ("claims", "design")  # pages of tables that have many words
 
 
 def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
@@ -332,9 +333,9 @@ def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
     long = [word for word in wanted.split("-") if len(word) >= _LONG_WORD]
     found = _named_alike(wanted, texts)
     several = "-" in wanted and bool(long)
-    for words_, forms in (([wanted], False), (long * several, False), (long, True)):
+    for words_, forms in (([wanted], False), (long * several, False), (long or [wanted], True)):
         if places := _having(words_, texts, forms=forms) if words_ else []:
-            places += [] if several or forms else _having(long, texts, forms=True)
+            places += [] if several or forms else _having(long or [wanted], texts, forms=True)
             once = {one.where: one for one in found + places}
             return [*once.values()]
     return found
@@ -363,9 +364,10 @@ def _named_alike(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
         if _stems(wanted) not in [_stems(one) for one in others.split(", ")]:
             continue
-        for _, page, anchor in _LINK.findall(links):
+        for label, page, anchor in _LINK.findall(links):
             title, text = sections(texts[page])[anchor]
-            found.append(Mention(f"{page}#{anchor}", title, _line(text, _stems(wanted))))
+            has = [*_stems(wanted), *_stems(label)]
+            found.append(Mention(f"{page}#{anchor}", title, _line(text, has)))
     return found
 
 
@@ -375,7 +377,7 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
     stems = [stem(word) for word in wanted] if forms else stems
     ending = _FORMS if forms else "s|es|ing"
     has = [re.compile(rf"(?<!\w){re.escape(one)}({ending})?(?!\w)") for one in stems]
-    found: list[tuple[int, int, str, str, str]] = []
+    found: list[tuple[bool, int, int, str, str, str]] = []
     for page, text in texts.items():
         listed = sections(text)
         for (anchor, (title, whole)), after in zip(
@@ -387,10 +389,10 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
                 continue  # they lead to other sections
             if times := min(len(one.findall(in_text)) for one in has):
                 titled = sum(bool(one.search(in_title)) for one in has)
-                found.append((-titled, -times, f"{page}#{anchor}", title, own))
+                found.append((page in _LAST, -titled, -times, f"{page}#{anchor}", title, own))
         for anchor, (term, meaning) in words(text).items():
             if [spelt(term)] in (wanted, stems):
-                found.append((-len(has), -len(text), f"{page}#{anchor}", term, meaning))
+                found.append((False, -len(has), -len(text), f"{page}#{anchor}", term, meaning))
     parts = [part for one in stems for part in one.split("-")]
     return [
         Mention(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))
@@ -399,6 +401,7 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
 
 
 _LINE = 76  # letters
+_WORDS = 4  # of a heading at most
 
 
 def _line(text: str, stems: Sequence[str]) -> str:
@@ -411,8 +414,10 @@ def _line(text: str, stems: Sequence[str]) -> str:
     sentences = [one for row in rows for one in re.split(r"(?<=[.:;?]) (?=[A-Z`\d])", row) if one]
     if not sentences:
         return ""
-    stems = [one for one in stems if len(one) >= _LONG_WORD]
+    stems = [one for one in stems if len(one) >= _LONG_WORD] or stems
     held = [sum(one in f"-{spelt(sentence)}" for one in stems) for sentence in sentences]
+    if not any(held):  # the first that is a sentence
+        held = [len(sentence.split()) > _WORDS for sentence in sentences]
     chosen = sentences[held.index(max(held))]
     if len(chosen) <= _LINE:
         return chosen

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyseed.orchestrator.asking.query import Query
+    from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.sweep import Sweep
 
 _ROWS = 40
@@ -151,10 +152,31 @@ def query(
     of, asked = {"table": table}, bool(question.columns)
     if question.is_grouped and "n" in frame.columns:
         paper = replace(paper, columns=question.columns)
-    _show(frame, form, output, limit, of, notes, _nothing(question), paper, asked=asked)
+    points = None if form in _NUMBERS else _test_points(results, question, frame)
+    nothing = _nothing(question)
+    _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked, points=points)
 
 
 vars(query)["cls"] = QueryCommand
+
+
+_NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)
+"""Formats that hold numbers as they are."""
+
+
+def _test_points(
+    results: Mapping[str, Results], question: Query, frame: pl.DataFrame
+) -> pl.Series | None:
+    """Return the size of each row's test sets if a spread that is shown needs it; null: several."""
+    from manyseed.orchestrator.asking.query import ask
+
+    spread = [n for n in frame.columns if n.endswith(formats.SPREADS) and formats.SHARES.match(n)]
+    small = any((frame[name] < formats.LEAST).any() for name in spread)
+    if question.table != "cells" or question.agg or not small:
+        return None
+    order = [question.sort.removeprefix("-")] if question.sort else []
+    columns = list(dict.fromkeys([*spread, *order, "n_test"]))
+    return ask(results, replace(question, columns=columns))["n_test"]
 
 
 def _require_no_table(directories: list[Path]) -> None:
@@ -181,6 +203,7 @@ def _show(
     paper: formats.Paper,
     *,
     asked: bool = True,
+    points: pl.Series | None = None,
 ) -> None:
     """Print rows, or write them to the output.
 
@@ -189,12 +212,13 @@ def _show(
     height = len(frame)
     if limit is not None or (form == formats.TABLE and output is None):
         frame = frame.head(limit or _ROWS)
+        points = None if points is None else points.head(limit or _ROWS)
     piped = output is None or formats.is_pipe(output)
     if form == formats.TABLE and output is None:
         if frame.is_empty():
             say(nothing)
             return
-        columns, rows, remarks = formats.in_cells(frame)
+        columns, rows, remarks = formats.in_cells(frame, points)
         print_rows(columns, rows, height, asked=asked)
         for note in [*remarks, *notes]:
             say(note, style="yellow")
@@ -202,7 +226,7 @@ def _show(
     if form == formats.JSON and piped:
         print_json(formats.as_json(frame, of, notes))
         return
-    formats.write_out(formats.in_format(frame, form, of, notes, paper), output, form)
+    formats.write_out(formats.in_format(frame, form, of, notes, paper, points), output, form)
     if not piped:
         say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     if frame.is_empty():

@@ -204,7 +204,7 @@ _MEANT = {
     "run": r"(random_?|model_?)?seeds?|runs?_?(id|idx|index|no|nr|number)?"
     r"|rep(lica(te)?)?s?|trials?",
     "row_id": r"ids?|idx|index|indices|rows?|samples?|points?|examples?|instances?|images?|files?"
-    r"|paths?|file_?names?"
+    r"|paths?|file_?names?|name|keys?|u?uid"
     r"|(row|sample|point|example|instance|image|test|item|data)_?(id|idx|index|no|nr|number|name)",
 }
 """How others name columns."""
@@ -214,6 +214,7 @@ _ENTRIES_MEANT = {
     "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
     "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
     "class_names": r"class(es)?|(class|label|target)_?(names?|labels?)|names|categories",
+    "test_index": _MEANT["row_id"],
 }
 """The same of entries of arrays."""
 
@@ -223,13 +224,18 @@ def meant_entries(found: Sequence[str]) -> str:
     pairs = []
     for own, words in _ENTRIES_MEANT.items():
         names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
-        if own not in found and (names or own != "class_names"):
+        if own not in found and (names or own in ("scores", "y_true")):
             pairs.append(f"{own}={names[0] if names else 'NAME'}")
     return ",".join(pairs) or "NAME=NAME"
 
 
 def _is_named(name: str, own: str) -> bool:
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
+
+
+def names_a_row(name: str) -> bool:
+    """Return whether others name what tells points apart like this."""
+    return _is_named(name, "row_id")
 
 
 def meant_columns(frame: pl.DataFrame) -> str:

@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 import uuid
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from manyseed.orchestrator.importing.directory import (
     made_from,
     placed,
 )
+from manyseed.orchestrator.importing.mapping import names_a_row
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -59,6 +61,22 @@ _SHOWN = 10  # classes in a message
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
+def _reordered(source: PredictionFile, first: PredictionFile) -> list[str] | None:
+    """Return the file's entries that may tell points apart, if its test sets may be others' points.
+
+    None if the test sets differ in more than their order.
+    """
+    one, other = (np.sort(each.y_true, axis=1) for each in (source, first))
+    if one.shape != other.shape or not np.array_equal(one, other):
+        return None
+    try:
+        with zipfile.ZipFile(source.file) as file:
+            names = [name.removesuffix(".npy") for name in file.namelist()]
+    except (OSError, zipfile.BadZipFile):
+        return []
+    return [name for name in names if names_a_row(name)]
+
+
 def joined(
     sources: Sequence[PredictionFile], *, is_dataset_given: bool = False
 ) -> list[PredictionFile]:
@@ -80,6 +98,15 @@ def joined(
                 what = f"its classes are {shown[0]}, not {shown[1]}, as"
             elif n[0] != n[1]:
                 what = f"its test sets have {n[0]:,} points, not {n[1]:,}, as"
+            elif key == "y_true" and (names := _reordered(source, first)) is not None:
+                raise UserError(
+                    f"has the classes of {first.file}, in another order",
+                    file=source.file,
+                    key=key,
+                    remedy="if these are the same points, sort the rows of every file alike"
+                    f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
+                    "are sorted by --columns row_id=NAME); if not, import them separately",
+                )
             apart = ", or leave out --dataset to name each after its file"
             raise UserError(
                 f"{what} those of {first.file}, but both are named {source.dataset}",

@@ -32,6 +32,11 @@ from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile, Resources, gpus_asked
 
 _LEAST_SECONDS = 300.0  # shortest training time worth the startup cost of a task
+START_SECONDS = 6.0
+"""Of a task before it trains: imports of its launcher and training processes, and its data.
+
+Measured on 2 cores and a local disk; a busy shared disk takes longer.
+"""
 _LEAST_FIT = 1e-4
 
 

@@ -70,7 +70,7 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     found = []
     for name in classes:
         resources, shape = profile.resources(name), shapes[name]
-        seconds = times.filter(resource=name)["seconds"] / shape.processes
+        seconds = times.filter(resource=name)["seconds"] / shape.processes + cluster.START_SECONDS
         room = len(seconds)  # other schedulers than SLURM do not tell what there is
         if discovered.partitions:
             room = _room(resources, shape.processes, discovered)

@@ -89,15 +89,15 @@ def own_names() -> list[str]:
 def needed(last: Intent | None) -> str | None:
     """Return what `AUTO` must be replaced by on this machine.
 
-    The first of the user's profiles, else a running test cluster. None if it names a place to
-    train, or if there is no profile: the refusal says how to make one.
+    The first of the user's profiles. None if it names a place to train, or if there is no profile:
+    the refusal says how to make one. A test cluster is for trying SLURM, and never proposed.
 
     `last`: the latest submission.
     """
     try:
         _automatic(last)
     except UserError:
-        return next(iter([*own_names(), *_names()]), None)
+        return next(iter(own_names()), None)
     return None
 
 
@@ -171,11 +171,11 @@ def _automatic(last: Intent | None) -> Profile | None:
     raise UserError(
         "this machine submits jobs (it has sbatch), and no cluster profile says what they request",
         key="--cluster",
-        remedy=(_BY_NAME if TESTCLUSTER in _names() else "") + _WAYS + _HERE,
+        remedy=_WAYS + _HERE + (_BY_NAME if TESTCLUSTER in _names() else ""),
     )
 
 
-_BY_NAME = f"for the test cluster that runs: --cluster {TESTCLUSTER}; or "
+_BY_NAME = f"\n  to try it on the test cluster: --cluster {TESTCLUSTER}"
 _WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
 _HERE = f"\n  to train on this machine all the same: --cluster {LOCAL}"
 

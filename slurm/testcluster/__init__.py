@@ -192,8 +192,23 @@ class TestCluster:
             self.stop()
             raise
 
+    def require_name(self) -> None:
+        """Refuse to replace a profile of this name: the user's own, or that of a running one."""
+        link = user_folder() / f"{NAME}.toml"
+        if link.is_symlink():
+            other = TestCluster(link.readlink().parent)
+            if other.folder == self.folder or not other.is_running:
+                return
+            reason = f"is the profile of the test cluster that runs in {other.folder}"
+        elif link.exists():
+            reason = "is a profile that no test cluster made"
+        else:
+            return
+        raise Refused(str(link), NAME, reason)
+
     def register(self) -> None:
         """Register its profile under the name ``testcluster``."""
+        self.require_name()
         link = user_folder() / f"{NAME}.toml"
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)

@@ -181,18 +181,17 @@ def _named(
     """Return the pairs of cells with these levels of an axis: of `by`, if it has them."""
     if len(words) < 2 and one_sweep:
         remedy = f"name another {by} to compare it with"
-        raise UserError("is one side only", key="--between", value=words[0], remedy=remedy)
+        raise UserError("is one side only", key=by, value=words[0], remedy=remedy)
     if len(words) > 2 and not one_sweep:
         remedy = "give one level of each sweep, or one for both"
         raise UserError("are more than two sides", key="--between", value=words, remedy=remedy)
     both = pl.concat([side.select(*AXES, "cell") for side in (a, b)], how="vertical_relaxed")
-    for axis in (by, *AXES, "cell"):
-        if all(_has(both[axis], word).any() for word in words):
-            break
-    else:
-        wrong = next((word for word in words if not _has(both[by], word).any()), words[0])
-        remedy = nearest(wrong, both[by].unique().sort().cast(pl.String))
-        raise UserError(f"no such {by}", key="--between", value=wrong, remedy=remedy)
+    known = {axis: [_has(both[axis], word).any() for word in words] for axis in (by, *AXES, "cell")}
+    axis = max(known, key=lambda one: sum(known[one]))  # the first of equal ones
+    if not all(known[axis]):
+        wrong = words[known[axis].index(False)]
+        remedy = nearest(wrong, both[axis].drop_nulls().unique().sort().cast(pl.String))
+        raise UserError(f"no such {axis}", key=axis, value=wrong, remedy=remedy)
     if len(words) > 2:
         held = [_has(a[axis], word) for word in words]
         return _levels(last(a.filter(pl.any_horizontal(held))), axis)
@@ -201,7 +200,7 @@ def _named(
     )
     for side, word in ((of_a, words[0]), (of_b, words[-1])):
         if side.is_empty():
-            raise UserError(f"no cell of this sweep has this {axis}", key="--between", value=word)
+            raise UserError("no cell of this sweep has it", key=axis, value=word)
     return _matched(of_a, of_b, one_sweep=one_sweep)
 
 

@@ -228,16 +228,40 @@ def test_differences_without_an_interval_are_named():
     assert text.endswith(" Without an interval, so not judged: perturb continuous equal in mlp.")
 
 
-def test_runs_unlike_their_kind_are_counted_and_the_farthest_named():
-    levels = {"mlp": 0.3, "lr-sgd": 0.0}
-    tables = planted(alpha=of_classifier(**levels), delta=0.04)
-    text = said(tables)["levels"]
-    assert text.startswith("30 of 60 runs are unlike the others of their repeat (α̂ > 0.05)")
-    assert (
-        "mlp 30 of 30; the largest α̂, 0.30, is that of 30 runs, the first run 0 of cell 1 (data-00 "
-        "× mlp), repeat 0. In 3 repeats, no majority of the runs is close to each other" in text
+def test_runs_that_merely_differ_among_themselves_are_not_unlike_the_others():
+    tables = planted(alpha=of_classifier(**{"mlp": 0.3, "lr-sgd": 0.0}), delta=0.04)
+    (one,) = [
+        one
+        for one in answers(tables, effects(tables, by=("classifier",)), None, OPTIONS)
+        if one.about == "levels"
+    ]
+    assert one.headline == "Runs of mlp differ among themselves (α̂ up to 0.30)."
+    assert one.text.startswith(
+        "In 3 repeats of mlp, runs differ among themselves, by α̂ of up to 0.30, that of run 0 of "
+        "cell 1, repeat 0. There, no majority of the runs is close to each other, or"
     )
-    assert "cannot detect" not in text
+    assert "unlike the others of" not in one.text
+    assert "cannot detect" not in one.text
+
+
+def test_runs_beyond_the_fence_of_their_cell_are_counted_and_the_farthest_named():
+    """Without a majority, the runs of the cell say how much is usual."""
+    tables = planted(alpha=of_classifier(**{"mlp": 0.3, "lr-sgd": 0.0}), delta=0.04)
+    here = (pl.col("classifier") == "mlp") & (pl.col("run_index") == 3)
+    tables = replace(
+        tables,
+        runs=tables.runs.with_columns(
+            alpha_hat=pl.when(here & (pl.col("repeat_index") > 0))
+            .then(0.8 + 0.05 * pl.col("repeat_index"))
+            .otherwise("alpha_hat")
+        ),
+    )
+    text = said(tables)["levels"]
+    assert text.startswith(
+        "2 of 60 runs are unlike the others of their repeat (α̂ > 0.05), mlp 2 of 30; the largest "
+        "α̂, 0.90, is that of run 3 of cell 1 (data-00 × mlp), repeat 2. In 3 repeats of mlp, runs "
+        "differ among themselves, by α̂ of up to 0.30, that of run 0 of"
+    )
 
 
 def test_one_collapsed_run_is_told_apart_from_the_nine_others():

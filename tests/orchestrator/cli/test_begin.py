@@ -120,6 +120,67 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "page"),
+    [
+        ("f1", "results#classification-metrics"),
+        ("auc", "results#classification-metrics"),
+        ("macro f1", "results#classification-metrics"),
+        ("gpu", "classifiers#"),
+        ("multi-gpu", "classifiers#"),
+        ("resume", "faq#it-stopped"),
+        ("seeds", "identity#streams"),
+        ("random seed", "identity#streams"),
+        ("kappa", "results#pairs"),
+        ("memory", "faq#a-task-is-killed"),
+        ("out of memory", "faq#a-task-is-killed"),
+        ("class imbalance", "faq#imbalanced"),
+        ("early stopping", "results#snapshots"),
+        ("checkpoint", "classifiers#checkpoints"),
+        ("slurm partition", "cluster#"),
+        ("array limit", "cluster#tasks-and-jobs"),
+        ("learning rate", "faq#setting-a-learning-rate"),
+        ("batch size", "classifiers#"),
+        ("epochs", "results#snapshots"),
+        ("test set", "datasets#test-sets"),
+        ("bootstrap", "results#"),
+        ("p-value", "results#comparing"),
+        ("confidence interval", "plots#figures"),
+        ("pandas", "python#"),
+        ("csv", "import#"),
+        ("pytorch", "import#"),
+        ("scikit-learn", "own#an-estimator"),
+        ("noise", "recipes#does-noise"),
+        ("walltime", "faq#the-walltime"),
+        ("timeout", "own#a-command"),
+        ("missing values", "classifiers#"),
+        ("nan", "classifiers#"),
+        ("fine-tuning", "classifiers#vit-transfer"),
+        ("regression", "faq#regression"),
+        ("latex", "results#asking"),
+        ("install", "start#install"),
+    ],
+)
+def test_a_plausible_word_leads_to_a_section_and_says_something_of_it(
+    asked: str, page: str
+) -> None:
+    """Several words need no quotes."""
+    code, text = inside("docs", *asked.split())
+    assert code == 0, text
+    where, said, *_ = text.splitlines()
+    assert where.startswith(page)
+    assert len(said.split()) >= 2
+    assert len(said) <= 80
+    excerpts = [line for line in text.splitlines()[1:-1:2] if not line.strip("… ")]
+    assert excerpts == []
+
+
+def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
+    for word in ("p1", "f1 f2", "a b", "q"):
+        code, text = inside("docs", word)
+        assert code in (0, 2), text
+
+
+@pytest.mark.parametrize(
     ("asked", "first"),
     [
         *((word, "faq#imbalanced-classes") for word in ("imbalance", "imbalanced", "class_weight")),

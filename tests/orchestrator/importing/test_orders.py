@@ -100,3 +100,37 @@ def test_the_order_is_the_one_that_was_planted() -> None:
             assert found is not None
             assert found.classes == tuple(order.tolist())
             assert found.better == pytest.approx((right == y).mean(), abs=0.02)
+
+
+def test_points_in_another_order_are_named_with_what_tells_them_apart(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    y_true, scores = np.arange(40) % 3, generator.normal(size=(40, 3))
+    files, tables = [], []
+    for seed in range(2):
+        rows = generator.permutation(40) if seed else np.arange(40)
+        file, table = tmp_path / f"{seed}.npz", tmp_path / f"{seed}.csv"
+        given = {"scores": scores[rows], "y_true": y_true[rows]}
+        np.savez(file, allow_pickle=False, **given, sample_id=rows)
+        lines = [f"im{row:02d},{y_true[row]},{scores[row].argmax()}" for row in rows]
+        table.write_text("\n".join(["name,truth,prediction", *lines]) + "\n")
+        files.append(file)
+        tables.append(table)
+    out = ("--dataset", "d", "--out", tmp_path / "sweep")
+    code, said = inside("import", *files, *out)
+    assert (code, "sample_id: unknown entry" in said) == (2, True)
+    assert "--key test_index=sample_id" in said
+    for key in ("scores=scores", "test_index=sample_id"):
+        code, said = inside("import", *files, *out, "--key", key)
+        assert code == 2
+        assert f"{files[1]}: y_true: has the classes of {files[0]}, in another order" in said
+        assert "sort the rows of every file alike, such as by sample_id" in said
+    code, said = inside("import", *tables, *out)
+    assert code == 2
+    assert "--columns row_id=name" in said
+    assert inside("import", *tables, *out, "--columns", "row_id=name")[0] == 0
+    for file in files:
+        with np.load(file) as given:
+            order = np.argsort(given["sample_id"])
+            arrays = {name: given[name][order] for name in ("scores", "y_true")}
+        np.savez(file, allow_pickle=False, **arrays)
+    assert inside("import", *files, *out[:3], tmp_path / "sorted")[0] == 0

@@ -367,8 +367,8 @@ def test_python_takes_levels_as_the_command_does(
         (lambda: one.compare(seeded, other=seeded), "other: is given twice"),
         (lambda: one.compare(3), "other: must be a Sweep or its directory, not int"),
         (lambda: one.compare("xgb", seeded), r"between\[1\]: must be text, not Sweep"),
-        (lambda: one.compare("xgb"), 'between = "xgb": is one side only'),
-        (lambda: one.compare("xgb", "mlp"), 'between = "mlp": no such classifier'),
+        (lambda: one.compare("xgb"), 'classifier = "xgb": is one side only'),
+        (lambda: one.compare("xgb", "mlp"), 'classifier = "mlp": no such classifier'),
         (lambda: one.compare(other="none"), "none: there is no such directory"),
     ):
         with pytest.raises(UserError, match=said):

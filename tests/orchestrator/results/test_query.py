@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -163,6 +164,43 @@ def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:
     assert shown in (tmp_path / "rows.txt").read_text()
     assert shown in asked(sweep, *options)
     assert asked(sweep, "-t", "runs", "--limit", 3, "-f", "csv").count("\n") == 4
+
+
+def test_a_spread_of_none_is_below_what_the_test_set_resolves(tmp_path: Path) -> None:
+    """Runs of one accuracy that err on different points of 40."""
+    y_true = np.arange(40) % 2
+    labels = np.repeat(y_true[None, :], 4, axis=0)
+    labels[range(4), range(4)] ^= 1
+    made = Sweep.from_predictions({"labels": labels, "y_true": y_true}, tmp_path / "equal")
+    made.analyze(workers=1)
+    columns = ("--columns", "accuracy_mean,accuracy_std")
+    (row,) = json.loads(asked(made, *columns, "--json"))["rows"]
+    assert row["accuracy_std"] == 0
+    assert asked(made, *columns).split()[-3:] == ["0.9750", "<", "0.0250"]
+    assert "0.9750 & $< 0.0250$" in asked(made, *columns, "--format", "latex")
+    grouped = asked(made, *columns, "--by", "classifier", "--format", "markdown")
+    assert r"| \< 0.0250 |" in grouped
+    assert "0.0000" not in grouped
+    assert ",0.0" in asked(made, *columns, "--format", "csv"), "numbers stay numbers"
+
+
+def test_a_spread_that_would_be_printed_as_none_is_below_what_is_printed() -> None:
+    frame = pl.DataFrame({"accuracy_std": [0.0, 2e-5, 0.1, None], "ece_sd": [0.0, 0.2, 0.3, 0.4]})
+    _, rows, _ = formats.in_cells(frame, pl.Series([100, None, 100, 100]))
+    assert [row[0] for row in rows] == ["< 0.0100", "< 0.0001", 0.1, None]
+    assert [row[1] for row in rows] == ["< 0.0001", 0.2, 0.3, 0.4]
+    assert r"\begin{tabular}{rr}" in formats.in_format(frame, "latex", {}, []).decode()
+
+
+def test_a_column_that_is_empty_in_all_rows_is_left_out(sweep: Sweep) -> None:
+    for form in ("latex", "markdown"):
+        code, text = inside("compare", sweep.directory, "--format", form)
+        assert code == 0
+        rows = [line for line in text.splitlines() if line.startswith("|") or line.endswith("\\\\")]
+        cells = [re.split(r"[&|]", line.strip("| \\")) for line in rows if "---" not in line]
+        heads, *body = ([cell.strip() for cell in line] for line in cells)
+        assert len(heads) > 3
+        assert all(any(line[number] for line in body) for number in range(len(heads))), text
 
 
 AWKWARD = [r"50 % & $x_1$ #{a} ~^\\ [b] <c>|d| *e* `f`", "zwei\nZeilen – α̂ ≤ δ", "-", ""]

@@ -98,6 +98,31 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     assert tomllib.loads(named.read_text())["cpu"]["partition"] == "cpu"
 
 
+def test_a_test_cluster_replaces_no_profile_that_another_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    named = user_folder() / "testcluster.toml"
+    named.parent.mkdir(parents=True)
+    named.write_text('time = "10"\n')
+    start = ("cluster", "test", "start", "--dir", tmp_path / "tc")
+    done = command(*start)
+    assert done.returncode == 2
+    assert str(named) in done.stderr
+    assert "rename the profile" in " ".join(done.stderr.split())
+    assert named.read_text() == 'time = "10"\n'
+    assert not (tmp_path / "tc").exists()
+    named.unlink()
+    named.symlink_to(tmp_path / "other" / "testcluster.toml")
+    with monkeypatch.context() as patch:
+        patch.setattr(TestCluster, "is_running", True)
+        done = command(*start)
+    assert done.returncode == 2
+    assert "cluster test stop" in " ".join(done.stderr.split())
+    TestCluster(tmp_path / "tc").register()  # the other does not run
+    assert named.readlink() == tmp_path / "tc" / "testcluster.toml"
+
+
 def test_nodes_are_read_as_slurm_shortens_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,25 @@ def test_the_next_command_names_the_cluster_as_it_was_given(lab: Path, tmp_path:
     assert done.stdout.splitlines()[-1] == f"Next: manyseed submit {out} --cluster {lab}"
 
 
+def test_each_task_takes_the_time_to_start(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+
+    def told() -> dict[str, float]:
+        done = command("plan", file, "--out", out, "--cluster", lab, "--json")
+        (one,) = json.loads(done.stdout)["on_cluster"]
+        return one
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "START_SECONDS", 0.0)
+        trained = told()
+    whole = told()
+    start = cluster.START_SECONDS / 3600
+    assert whole["task_hours"] == pytest.approx(trained["task_hours"] + start)
+    assert whole["hours"] >= trained["hours"] + start
+
+
 LONG = """
 name = "long"
 seed = 1

@@ -212,6 +212,11 @@ def test_runs_are_shaded_by_epoch_and_named():
     assert set(plot.marks[0].runs) == {f"0:0:{run}" for run in range(4)}
     (key,) = plot.figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["3", "20"]
+    halves = pl.when(pl.col("run_index") < 2).then(pl.lit("init")).otherwise(pl.lit("batch"))
+    plot = runs_by_epoch(runs.with_columns(vary=halves), tables.repeats, "alpha_hat")
+    titles = [axis.get_title(loc="left") for axis in plot.figure.axes]
+    assert titles == ["data-00 × cnn · batch", "data-00 × cnn · init"]
+    assert set(plot.marks[0].runs) == {"0:0:2", "0:0:3"}
     assert runs_by_epoch(tables.runs, tables.repeats, "alpha_hat") is None
     assert runs_by_epoch(runs.drop("epoch"), tables.repeats, "alpha_hat") is None
 

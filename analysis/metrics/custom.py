@@ -160,7 +160,7 @@ def _finish(
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class OwnPairs:
     """Values of pairs between parts of a repeat.
 
     `n_runs`: runs of the repeat whose pairs are listed. `listed`: where each part starts, and
@@ -171,32 +171,32 @@ class Tiles:
     listed: tuple[tuple[int, int, NDArray[np.float64]], ...] = ()
     reasons: tuple[str, ...] = ()
 
-    def __add__(self, other: Tiles) -> Tiles:
+    def __add__(self, other: OwnPairs) -> OwnPairs:
         return replace(
             self, listed=self.listed + other.listed, reasons=self.reasons + other.reasons
         )
 
 
-def _tile(function: Function, own: Part, other: Part, shared: None, options: Options) -> Tiles:
+def _tile(function: Function, own: Part, other: Part, shared: None, options: Options) -> OwnPairs:
     if own.n_repeat > options.max_pair_runs:
         reason = f"needs the pairs of its runs, listed of up to {options.max_pair_runs:,} runs"
-        return Tiles(0, reasons=(f"{reason} (max_pair_runs), and there are {own.n_repeat:,}",))
+        return OwnPairs(0, reasons=(f"{reason} (max_pair_runs), and there are {own.n_repeat:,}",))
     values = np.full((own.n_runs, other.n_runs), np.nan)
     for i, one in enumerate(own.label):
         for j in range(i + 1 if other is own else 0, other.n_runs):
             try:
                 value = _numbers(function(one, other.label[j], own.y_true))
             except Exception as error:  # whatever a user's code raises
-                return Tiles(own.n_repeat, reasons=(f"failed with {_one_line(error)}",))
+                return OwnPairs(own.n_repeat, reasons=(f"failed with {_one_line(error)}",))
             if value.shape != ():
                 reason = f"returned shape {value.shape}; one number is needed"
-                return Tiles(own.n_repeat, reasons=(reason,))
+                return OwnPairs(own.n_repeat, reasons=(reason,))
             values[i, j] = value
-    return Tiles(own.n_repeat, ((own.start, other.start, values),))
+    return OwnPairs(own.n_repeat, ((own.start, other.start, values),))
 
 
 def _finish_pairs(
-    column: str, held_out: HeldOut, partials: Sequence[Tiles], options: Options
+    column: str, held_out: HeldOut, partials: Sequence[OwnPairs], options: Options
 ) -> Finished:
     tiles = reduce(add, partials)
     matrix = np.full((tiles.n_runs, tiles.n_runs), np.nan)

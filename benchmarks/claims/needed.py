@@ -278,7 +278,7 @@ CLAIMS: tuple[Claim, ...] = (
         "All 462 different ensembles of 10 runs are close: 30 runs are enough (at all looks)",
         "until",
         r"of all such ensembles of these runs are close|not all ensembles drawn from|"
-        r"different ensembles of \{\} runs drawn from|whether ensembles are",
+        r"different ensembles of \{\} runs drawn from|whether ensembles are|^δ = \{\} with",
         0.05,
         "sweeps",
         _closeness(0.94),

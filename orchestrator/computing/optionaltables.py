@@ -29,6 +29,7 @@ from manyseed.orchestrator.computing.tables import (
     DEE,
     MARGINS,
     POINTS,
+    REJECTION,
     RESPONSE_CURVES,
     RESPONSES,
     TACE,
@@ -204,12 +205,13 @@ def measured(
     that have not changed since they were analysed. `sets`: by which cell the points of each cell
     go. `scheduler` and `workers`: as in `analysis.graph.chunks.compute`.
 
-    Returns the tables uncertainty, tace, margins and points, the last without `points.COMPARED`.
-    The first three are empty if calibrated metrics, or α̂, were not asked for.
+    Returns the tables uncertainty, tace, rejection, margins and points, the last without
+    `points.COMPARED`. All but points are empty if calibrated metrics, or α̂, were not asked for.
     """
     makers: dict[str, Callable[[Predictions, Options], list[Delayed]]] = {
         UNCERTAINTY: members.build,
         TACE: members.build_tace,
+        REJECTION: members.build_rejection,
         MARGINS: margins.build,
     }
     tasks: dict[str, list[Delayed]] = {}

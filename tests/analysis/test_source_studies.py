@@ -294,6 +294,22 @@ def test_times_are_told_by_quantiles():
     assert times(tables.runs.with_columns(fit_seconds=None)) is None
 
 
+def test_times_are_told_by_classes_of_datasets_that_differ():
+    """MV, runtime considerations: a dataset is as slow as the median of its slowest classifier."""
+    tables = planted(datasets=3, runs=5)
+    each = {("data-00", "mlp"): 2.0, ("data-01", "mlp"): 59.0, ("data-02", "lr-sgd"): 60.0}
+    seconds = [each.get(key, 1.0) for key in tables.runs.select("dataset", "classifier").rows()]
+    table = times(tables.runs.with_columns(fit_seconds=pl.Series(seconds)))
+    assert list(table.heads)[:3] == ["Classifier", "Datasets", "Runs"]
+    found = [(*row[:2], float(row[3])) for row in table.rows]
+    assert found == [
+        *(("lr-sgd", "fast", 1.0), ("lr-sgd", "mid", 1.0), ("lr-sgd", "slow", 60.0)),
+        *(("mlp", "fast", 2.0), ("mlp", "mid", 59.0), ("mlp", "slow", 1.0)),
+    ]
+    assert sum(int(row[2]) for row in table.rows) == tables.runs.height
+    assert "slow below 600 s" in table.legend
+
+
 def test_repeats_have_their_means_and_ranges_of_consistency():
     tables = planted(repeats=4)
     (plot,) = plots(FigureTables(tables), "consistency-repeats")

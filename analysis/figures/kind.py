@@ -37,7 +37,8 @@ class FigureTables:
     ----------
     tables : Tables
         With the columns of `analysis.axes.AXES` joined, and one snapshot per cell.
-    curves, ensembles, uncertainty, dee, tace, responses, response_curves, cmi : frames or None
+    curves, ensembles, uncertainty, dee, tace, rejection : frames or None
+    responses, response_curves, cmi : frames or None
         Further tables, if present.
     close : float
         The option that they were made with.
@@ -63,6 +64,7 @@ class FigureTables:
     response_curves: pl.DataFrame | None = None
     cmi: pl.DataFrame | None = None
     tace: pl.DataFrame | None = None
+    rejection: pl.DataFrame | None = None
     every: Tables | None = None
     ensemble_draws: pl.DataFrame | None = None
     margins: pl.DataFrame | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -249,11 +249,11 @@ def _difference(own: pl.DataFrame, end: str) -> float:
     return float((own[end] - own[f"{end}_loo"]).cum_sum().abs().max())  # type: ignore[arg-type]
 
 
-def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
+def _described(own: pl.DataFrame, runs: pl.DataFrame, ends: Sequence[str] = RUNS) -> str:
     """Say which runs these are, how far they are from the others, and their metrics."""
     key = own.select(name for name in REPEAT_KEY if name in runs.columns).row(0, named=True)
     words = []
-    for end in RUNS:
+    for end in ends:
         run = runs.filter(run_index=own[f"{end}_run"][0], **key)
         values: Mapping[str, Any] = run.row(0, named=True) if run.height else {}
         known = [
@@ -264,3 +264,87 @@ def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
         address = f"{key['cell']}:{key['repeat_index']}:{own[f'{end}_run'][0]}"
         words.append(", ".join([f"run {address} differs by {_difference(own, end):.3f}", *known]))
     return " and ".join(words)
+
+
+ALIKE = ("alike_near", "alike_far")
+
+
+@kind(
+    "candidates-alike",
+    "histograms of two runs alike in accuracy and churn, but not in α̂",
+    chapter="margins",
+)
+def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
+    """Draw two runs of a cell that accuracy and churn do not tell apart, and α̂ does.
+
+    RKS24, figure 2. Cells whose farther run has no larger α̂ are left out; runs are taken from the
+    first repeat with margins.
+
+    `margins`: `analysis.questions.margins`. `tables`: one snapshot per cell.
+    """
+    if "alike_far_run" not in margins.columns or "alpha_hat" not in tables.runs.columns:
+        return None  # written by an earlier version
+    key = [name for name in CELL_KEY if name in tables.cells.columns]
+    own = margins.filter(pl.col("alike_far_run").is_not_null(), pl.col("values") == "finite")
+    own = own.join(tables.cells, on=key, how="semi", maintain_order="left")
+    own = own.filter(pl.col("repeat_index") == pl.col("repeat_index").min().over(key))
+    shared = [name for name in REPEAT_KEY if name in tables.runs.columns and name in own.columns]
+    for end in ALIKE:
+        levels = tables.runs.select(
+            *shared, pl.col("run_index").alias(f"{end}_run"), pl.col("alpha_hat").alias(f"_{end}")
+        )
+        own = own.join(levels, on=[*shared, f"{end}_run"], how="left", maintain_order="left")
+    own = own.filter(pl.col("_alike_far") > pl.col("_alike_near"))
+    cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
+    if cells.is_empty():
+        return None
+    figure, axes, left = panel_per_cell(cells, MAX_CANDIDATES, "share of test points")
+    named = titles(cells)
+    handles: dict[str, Handle] = {}
+    told = list[tuple[float, str]]()
+    for cell, axis in axes.items():
+        rows = own.filter(cell=cell).sort("bin")
+        seen = rows.filter(pl.max_horizontal(*ALIKE, *(f"{end}_loo" for end in ALIKE)) >= ENDS)
+        first, last = int(seen["bin"][0]), int(seen["bin"][-1])
+        places = places_of(first, last)
+        for index, (end, name) in enumerate(zip(ALIKE, ("small α̂", "large α̂"), strict=True)):
+            for column, label, look in (
+                (end, f"run of {name}", {"linewidth": 1.2}),
+                (
+                    f"{end}_loo",
+                    f"average of all others, {name}",
+                    {"linewidth": 0.9, "ls": (0, (4, 2))},
+                ),
+            ):
+                handles[label] = axis.stairs(
+                    _dense(rows, column, first, last), places, color=colour(index), **look
+                )
+        axis.axvline(0, color="black", linewidth=0.6)
+        axis_of_margins(axis, places[0], places[-1])
+        axis.set_xlabel("logit gap")
+        gain = float(rows["_alike_far"][0] - rows["_alike_near"][0])
+        told.append((gain, f"{named[cell]}: {_described(rows, tables.runs, ALIKE)}"))
+    from_zero([*axes.values()])
+    legend(figure, handles, "")
+    words = "; ".join(text for _, text in sorted(told, key=lambda one: -one[0])[:IN_WORDS])
+    return Plot(
+        "candidates-alike",
+        "Runs alike in accuracy and churn, but not in α̂",
+        "Histograms of the logit gaps of two runs in the first repeat of each cell, one panel per "
+        "cell, whose accuracies and whose churn against the average of all other runs are within "
+        "0.005, and whose distances from these averages (dashed) differ most. Cells whose farther "
+        f"run has no larger α̂ are left out. {words}. n = {counted(2 * len(axes), 'run')}."
+        f"{not_drawn(left)}",
+        2 * len(axes),
+        figure,
+        data=with_names(
+            own.filter(pl.col("cell").is_in([*axes]))
+            .sort("cell", "bin")
+            .select(
+                *("cell", "repeat_index", *(f"{end}_run" for end in ALIKE)),
+                begin(),
+                *(f"{end}{suffix}" for end in ALIKE for suffix in ("", "_loo")),
+            ),
+            cells,
+        ),
+    )

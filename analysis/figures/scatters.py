@@ -38,7 +38,7 @@ from manyseed.analysis.questions.effects import UNPERTURBED
 MAX_PANELS = 12  # most panels of a scatter
 BESIDE = 2.3  # inches of a panel with δ beside it
 UNITS = {"ece": "ECE", "churn_ensemble": "churn against the ensemble"}
-RANGES = 3  # ranges of churn with equally many pairs
+RANGES = 4  # ranges of churn with equally many pairs, as many as RKS, figure 10, has
 _RUN = ["cell", "repeat_index", "run_index"]
 
 
@@ -121,24 +121,37 @@ def _are(count: int) -> str:
 def alpha_hat_of_pairs(
     runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame
 ) -> Plot | None:
-    """Draw the α̂ of both runs of each pair, coloured by the pair's churn; RKS, figure 10."""
+    """Draw the α̂ of both runs of each pair, coloured by the pair's churn; RKS, figure 10.
+
+    A panel per dataset or, where sources of randomness differ, per dataset and source; the ranges
+    of churn are those of all pairs of the dataset.
+    """
     joined = of_pairs(runs, pairs, repeats)
     if joined.is_empty():
         return None
     joined, left = _informative(joined)
     if joined.is_empty():
         return None
-    datasets = _values(joined, "dataset")
-    figure, axes = panels(datasets, "α̂ of the farther run", BESIDE)
-    names = ["least churn", "middle third", "most churn"]
+    joined = joined.sort("dataset", "churn", "larger", "smaller", "vary")
+    place, size = pl.int_range(pl.len()).over("dataset"), pl.len().over("dataset")
+    whole, more = size // RANGES, size % RANGES  # the first ranges have one more
+    before = more * (whole + 1)
+    joined = joined.with_columns(
+        _range=pl.when(place < before)
+        .then(place // (whole + 1))
+        .otherwise(more + (place - before) // pl.max_horizontal(whole, 1))
+    )
+    joined = _by_source(joined)
+    panel = _values(joined, "panel")[:MAX_PANELS]
+    joined = joined.filter(pl.col("panel").is_in(panel))
+    figure, axes = panels(panel, "α̂ of the farther run", BESIDE)
+    names = ["least churn", "second quarter", "third quarter", "most churn"]
     handles: dict[str, Handle] = {}
-    thirds = []
     pieces: list[pl.DataFrame] = []
-    for axis, dataset in zip(axes, datasets, strict=True):
-        rows = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")
-        parts = np.array_split(np.arange(rows.height), RANGES)
-        for part, shade, name in zip(parts, shades(RANGES), names, strict=True):
-            drawn = rows[part]
+    for axis, title in zip(axes, panel, strict=True):
+        rows = joined.filter(pl.col("panel") == title)
+        for part, (shade, name) in enumerate(zip(shades(RANGES), names, strict=True)):
+            drawn = rows.filter(pl.col("_range") == part)
             drawn = drawn[thinned(np.arange(drawn.height, dtype=np.float64)).astype(np.int64)]
             pieces.append(drawn)
             handles[name] = axis.scatter(
@@ -150,34 +163,47 @@ def alpha_hat_of_pairs(
                 linewidths=0,
                 rasterized=joined.height > VECTORS,
             )
-        ends = [rows["churn"][int(part[-1])] for part in parts if part.size]
-        thirds.append(f"{dataset} {', '.join(f'{end:.3f}' for end in ends)}")
         axis.grid(visible=True, axis="both")
         axis.set_xlabel("α̂ of the nearer run")
         upright_axis_of_levels(axis)
         axis.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
         axis.set_xticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
         axis.set_xlim(-0.15 * LINEAR, 1.3)
-        mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset), across=True)
-    legend(figure, handles, "churn of the pair, in thirds of a dataset’s pairs")
+        own = repeats.filter(pl.col("dataset") == rows["dataset"][0])
+        mark_resolution(axis, own, across=True)
+    legend(figure, handles, "churn of the pair, in quarters of a dataset’s pairs")
+    ends = joined.group_by("dataset", "_range", maintain_order=True).agg(pl.col("churn").max())
+    quarters = [
+        f"{name} {', '.join(f'{end:.3f}' for end in own.sort('_range')['churn'])}"
+        for (name,), own in ends.group_by("dataset", maintain_order=True)
+    ]
+    sources = ", one panel per source of randomness" if "·" in "".join(panel) else ""
     return Plot(
         "alpha-hat-pairs",
         "α̂ of pairs, by their churn",
         "Each dot is a pair of runs of a repeat: the smaller and the larger of their α̂, coloured "
-        "by the share of test points to which the two give different labels, in thirds of the "
-        f"pairs of a dataset. Upper ends of the thirds: {'; '.join(thirds)}. "
+        "by the share of test points to which the two give different labels, in quarters of the "
+        f"pairs of a dataset{sources}. Upper ends of the quarters: {'; '.join(quarters)}. "
         f"n = {counted(joined.height, 'pair')}{_identical(repeats)}. "
         f"Dashed: resolution δ. {resolution(repeats)}{left}",
         joined.height,
         figure,
-        data=pl.concat(pieces).drop("alpha_hat"),
+        data=pl.concat(pieces).drop("alpha_hat", "panel", "_range"),
     )
+
+
+def _by_source(rows: pl.DataFrame, of: Sequence[str] = ("dataset",)) -> pl.DataFrame:
+    """Return rows with the title of their `panel`: these columns, and `vary` where it differs."""
+    name = pl.concat_str(pl.col(*of).cast(pl.String), separator=" × ")
+    several = pl.col("vary").n_unique().over(of) > 1
+    titled = pl.concat_str(name, pl.lit(" · "), pl.col("vary").cast(pl.String))
+    return rows.with_columns(panel=pl.when(several).then(titled).otherwise(name))
 
 
 def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
     """Return pairs with the smaller and the larger α̂ of their runs.
 
-    Returns columns dataset, churn, smaller, larger and alpha_hat (the larger).
+    Returns columns dataset, vary, churn, smaller, larger and alpha_hat (the larger).
     """
     if "churn" not in pairs.columns or "run_i" not in pairs.columns:
         return pl.DataFrame()
@@ -185,11 +211,14 @@ def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> 
     found = varying(pairs, repeats).select(
         "dataset", "cell", "repeat_index", "run_i", "run_j", "churn"
     )
+    source = repeats.select("cell", "vary").unique("cell")
+    found = found.join(source, on="cell", how="left", maintain_order="left")
     for end in ("i", "j"):
         named = level.rename({"run_index": f"run_{end}", "alpha_hat": f"_{end}"})
         found = found.join(named, on=["cell", "repeat_index", f"run_{end}"], maintain_order="left")
     return found.filter(pl.col("churn").is_not_null()).select(
         "dataset",
+        "vary",
         "churn",
         smaller=pl.min_horizontal("_i", "_j"),
         larger=pl.max_horizontal("_i", "_j"),
@@ -290,6 +319,8 @@ def single_ensembles(ensemble_draws: pl.DataFrame, name: str) -> Plot | None:
 def runs_by_epoch(every_runs: pl.DataFrame, every_repeats: pl.DataFrame, name: str) -> Plot | None:
     """Draw a metric of runs against their accuracy, shaded by epoch (RKS24, figure 3).
 
+    A panel per dataset and classifier or, where sources of randomness differ, per source, too.
+
     `every_runs` and `every_repeats`: with several snapshots. `name`: a column of runs.
     """
     if not {name, "accuracy", "epoch"} <= set(every_runs.columns):
@@ -303,6 +334,7 @@ def runs_by_epoch(every_runs: pl.DataFrame, every_repeats: pl.DataFrame, name: s
     own = every_repeats.join(known.select(GROUP).unique(), on=GROUP, how="semi")
     delta = own.group_by(GROUP).agg(pl.col("delta").drop_nulls().first())
     rows = known.drop("delta", strict=False).join(delta, on=GROUP, maintain_order="left")
+    rows = _by_source(rows, GROUP)
     label = labelled(name)
     found = _panels(rows, name, label, "epoch")
     legend(found.figure, found.handles, "epochs trained")
@@ -332,9 +364,14 @@ class Panels:
 
 
 def _panels(rows: pl.DataFrame, name: str, label: str, by: str) -> Panels:
-    """Draw a column against accuracy, one panel per dataset and classifier, shaded by `by`."""
-    groups = rows.select(GROUP).unique().sort(GROUP).head(MAX_PANELS)
-    titles = [" × ".join(one) for one in groups.rows()]
+    """Draw a column against accuracy, shaded by `by`.
+
+    One panel per `panel` or, without that column, per dataset and classifier.
+    """
+    if "panel" not in rows.columns:
+        rows = rows.with_columns(panel=pl.concat_str(GROUP, separator=" × "))
+    groups = rows.select(*GROUP, "panel").unique().sort(*GROUP, "panel").head(MAX_PANELS)
+    titles = groups["panel"].to_list()
     levels = [str(level) for level in rows[by].unique().sort().to_list()]
     found = Panels(titles, label)
     upright = _upright(name)

@@ -279,6 +279,7 @@ def sizes(axis: Axes, largest: int, label: str) -> None:
 
 
 ONE, WHOLE = "none: one run", "none: deep ensemble"
+MEMBERS = "all members of a run"
 _AT = ["threshold", "bins"]
 
 
@@ -372,3 +373,71 @@ def _reordered(means: pl.DataFrame) -> tuple[int, int]:
             pairs += 1
             reordered += bool(np.any(gap > 0) and np.any(gap < 0))
     return pairs, reordered
+
+
+_KEPT = {
+    "rejection": ("share", "share of the points that is kept"),
+    "confidence": ("confidence", "least confidence"),
+}
+
+
+@kind(
+    "accuracy-{}",
+    chapter="calibration",
+    curve={
+        "rejection": "accuracy of the most confident points, by the share that is kept",
+        "confidence": "accuracy of points of at least some confidence",
+    },
+)
+def accuracy_of_kept(rejection: pl.DataFrame, curve: str) -> Plot | None:
+    """Draw accuracy by confidence, or by the share of points kept, a panel per cell (PIT, 3.3)."""
+    kept_by, label = _KEPT[curve]
+    own = rejection.filter(curve=kept_by)
+    if own.is_empty():
+        return None
+    figure, axes, left = panel_per_cell(own, MAX_PANELS, "accuracy of what is kept")
+    single = pl.col("members") == pl.col("members").min().over("cell")
+    is_method = pl.col("ensembling").cast(pl.String) != "none"
+    named = pl.when(is_method).then(pl.lit(MEMBERS)).when(single).then(pl.lit(ONE))
+    own = own.filter(pl.col("cell").is_in([*axes])).with_columns(
+        value=named.otherwise(pl.lit(WHOLE))
+    )
+    points = (
+        own.group_by("cell", "value", "level")
+        .agg(
+            mean_of(pl.col("accuracy")).alias("accuracy"),
+            pl.col("accuracy_min").min(),
+            pl.col("accuracy_max").max(),
+            mean_of(pl.col("kept")).alias("kept"),
+        )
+        .sort("cell", "value", "level")
+    )
+    looks = {ONE: (colour(0), "-"), WHOLE: (colour(1), (0, (4, 2))), MEMBERS: (colour(2), "-")}
+    handles: dict[str, Handle] = {}
+    for cell, axis in axes.items():
+        for value, (shade, dashes) in looks.items():
+            rows = points.filter(cell=cell, value=value)
+            if rows.height:
+                bands = {} if value == WHOLE else {("accuracy_min", "accuracy_max"): 0.2}
+                look = {"color": shade, "ls": dashes}
+                handles[value] = line(axis, rows, ("level", "accuracy"), look, bands)
+        axis.set_xlabel(label)
+    legend(figure, handles, "")
+    n = own.select(KEY).unique().height
+    kept = "the most confident" if curve == "rejection" else "so confident"
+    compared = (
+        "Points of equal confidence count by their expected errors; 1 − AURC is the area."
+        if curve == "rejection"
+        else "At one confidence, models of other temperatures keep other numbers of points: "
+        "accuracy-rejection compares them."
+    )
+    return Plot(
+        f"accuracy-{curve}",
+        f"Accuracy by {'rejection' if curve == 'rejection' else 'confidence'}",
+        f"Accuracy of the test points that are {kept}, the others rejected. Lines: means over "
+        f"runs, then over repeats; bands: least and largest of any run. {compared} "
+        f"n = {counted(n, 'repeat')}.{not_drawn(left)}",
+        n,
+        figure,
+        data=with_names(points, own),
+    )

@@ -129,6 +129,13 @@ RUNS = (
         "Resamples in which the classical two-sample KS test rejects: the distance exceeds δ.",
         ("mean",),
     ),
+    real(
+        "ks_rejected_average",
+        "share of resamples",
+        "Resamples in which the distance exceeds δ + δ_b, so that the run's eCDF differs from the "
+        "references' average distribution function, too (RKS, corollary 1).",
+        (),
+    ),
     Column(
         "below_resolution",
         pl.Boolean,
@@ -334,6 +341,9 @@ def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Option
             "alpha_hat_bound": alpha_hat + delta + delta_b + delta_c,
             "ks_distance": distances.mean(axis=1),
             "ks_rejected": rejected,
+            "ks_rejected_average": np.where(
+                np.isnan(delta_b), np.nan, (distances > delta + delta_b[:, None]).mean(axis=1)
+            ),
             "below_resolution": np.where(np.isnan(rejected), np.nan, rejected <= 0.5),
             "wasserstein": np.where(np.isinf(distance), np.nan, distance),
         },

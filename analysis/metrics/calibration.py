@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.analysis.metrics.classification import areas
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.metrics.probabilities import (
     all_true_log_probabilities,
@@ -272,8 +273,16 @@ def plain(
         "tace": _tace(logs, y_true, options),
         "aurc": area_under_risk_coverage(confidence, wrong),
         "misclassification_auroc": auroc(-confidence, wrong),
+        "misclassification_aupr": aupr(-confidence, wrong),
         "misclassification_auroc_entropy": auroc(entropy(logs), wrong),
+        "misclassification_aupr_entropy": aupr(entropy(logs), wrong),
     }
+
+
+def aupr(score: NDArray[np.floating[Any]], positive: Wrong) -> float:
+    """Return the average precision of finding positive points by their score; NaN without any."""
+    keys = score.astype(np.float64)[None, None]
+    return float(areas(keys, positive.astype(np.uint8), first=1)[1][0, 0])
 
 
 def _tace(logs: Real, y_true: NDArray[np.integer[Any]], options: Options) -> float:
@@ -290,10 +299,11 @@ def _rejection_chunk(part: Part, _: Part, shared: None, options: Options) -> Rea
                 errors.mean(),
                 area_under_risk_coverage(confidence, errors),
                 auroc(-confidence, errors),
+                aupr(-confidence, errors),
             )
             for confidence, errors in zip(confidences(part), wrong, strict=True)
         ]
-    ).reshape(-1, 3)
+    ).reshape(-1, len(REJECTION.runs))
 
 
 def _rejection_finish(held_out: HeldOut, partials: Sequence[Real], options: Options) -> Finished:
@@ -321,6 +331,7 @@ def _calibrated_chunk(
             {
                 "tace": _tace(logs, part.y_true, options),
                 "misclassification_auroc_entropy": auroc(entropy(logs), wrong),
+                "misclassification_aupr_entropy": aupr(entropy(logs), wrong),
                 **calibrated(logs, part.y_true, wrong, splits, options),
             }
         )
@@ -358,6 +369,13 @@ REJECTION = Metric(
             "misclassification_auroc",
             "probability",
             f"That a wrong point has less confidence than a right one. {NOT_COMPARABLE}",
+            (),
+        ),
+        real(
+            "misclassification_aupr",
+            "1",
+            "Average precision of finding wrong points by least confidence, from the share of "
+            f"wrong points up. {NOT_COMPARABLE}",
             (),
         ),
     ),
@@ -410,6 +428,12 @@ CALIBRATION = Metric(
             "misclassification_auroc_entropy",
             "probability",
             f"That a wrong point has more entropy than a right one. {NOT_COMPARABLE}",
+            (),
+        ),
+        real(
+            "misclassification_aupr_entropy",
+            "1",
+            f"Average precision of finding wrong points by most entropy. {NOT_COMPARABLE}",
             (),
         ),
     ),

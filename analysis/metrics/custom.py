@@ -7,6 +7,14 @@ A metric takes some runs of a repeat (`analysis.metrics.metric.Part`) and return
 run, which must not depend on the other runs; the column has the function's name. An attribute says
 what it needs besides labels: ``share_of_ones.needs = "margin"`` (or "confidence", "score").
 
+A metric of pairs takes the labels of two runs and the true classes, (sample,) each, and returns one
+number; an attribute says so:
+
+    def double_fault(one, other, y_true):
+        return ((one != y_true) & (other != y_true)).mean()
+
+    double_fault.pairs = True
+
 A probe returns one number per run and test point instead, (run, sample).
 """
 
@@ -14,8 +22,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
 from typing import Any, get_args
 
 import numpy as np
@@ -24,10 +33,11 @@ from numpy.typing import NDArray
 
 from manyseed.analysis import NoModule, Refused
 from manyseed.analysis.counts import masked
+from manyseed.analysis.metrics.gram import above
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Need, Part
 from manyseed.analysis.options import Options
 
-Function = Callable[[Part], Any]
+Function = Callable[..., Any]
 
 _MOST_LETTERS = 300  # of an error that a function raises
 
@@ -51,13 +61,26 @@ def load(name: str) -> Metric:
     function, needs = _find("metrics", name)
     function_name = name.partition(":")[2]
     meaning = next(iter((function.__doc__ or "").strip().splitlines()), f"What {name} returns.")
+    of_pairs = bool(getattr(function, "pairs", False))
+    spread = "range" if of_pairs else "std"
+    column = Column(function_name, pl.Float64, "", meaning, ("mean", spread, "min", "max"))
+    if of_pairs:
+        return Metric(
+            name=name,
+            needs=needs,
+            source=name,
+            chunk=partial(_tile, function),
+            finish=partial(_finish_pairs, function_name),
+            pairwise=True,
+            pairs=(column,),
+        )
     return Metric(
         name=name,
         needs=needs,
         source=name,
         chunk=partial(_chunk, function),
         finish=partial(_finish, function_name),
-        runs=(Column(function_name, pl.Float64, "", meaning, ("mean", "std", "min", "max")),),
+        runs=(column,),
     )
 
 
@@ -77,6 +100,8 @@ def _find(option: str, name: str) -> tuple[Function, Need]:
     if needs not in get_args(Need):
         reason = f"needs {needs!r}; there are {', '.join(get_args(Need))}"
         raise Refused(option, name, reason)
+    if getattr(function, "pairs", False) and (option != "metrics" or needs != "label"):
+        raise Refused(option, name, "a function of two runs is a metric of their labels")
     return function, needs
 
 
@@ -132,3 +157,51 @@ def _finish(
     values = [np.full(p.n_runs, np.nan) if isinstance(p, Failed) else p for p in partials]
     reasons = [p.reason for p in partials if isinstance(p, Failed)]
     return Finished(runs={column: np.concatenate(values)}, failure=min(reasons, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPairs:
+    """Values of pairs between parts of a repeat.
+
+    `n_runs`: runs of the repeat whose pairs are listed. `listed`: where each part starts, and
+    values (run, other run).
+    """
+
+    n_runs: int
+    listed: tuple[tuple[int, int, NDArray[np.float64]], ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def __add__(self, other: OwnPairs) -> OwnPairs:
+        return replace(
+            self, listed=self.listed + other.listed, reasons=self.reasons + other.reasons
+        )
+
+
+def _tile(function: Function, own: Part, other: Part, shared: None, options: Options) -> OwnPairs:
+    if own.n_repeat > options.max_pair_runs:
+        reason = f"needs the pairs of its runs, listed of up to {options.max_pair_runs:,} runs"
+        return OwnPairs(0, reasons=(f"{reason} (max_pair_runs), and there are {own.n_repeat:,}",))
+    values = np.full((own.n_runs, other.n_runs), np.nan)
+    for i, one in enumerate(own.label):
+        for j in range(i + 1 if other is own else 0, other.n_runs):
+            try:
+                value = _numbers(function(one, other.label[j], own.y_true))
+            except Exception as error:  # whatever a user's code raises
+                return OwnPairs(own.n_repeat, reasons=(f"failed with {_one_line(error)}",))
+            if value.shape != ():
+                reason = f"returned shape {value.shape}; one number is needed"
+                return OwnPairs(own.n_repeat, reasons=(reason,))
+            values[i, j] = value
+    return OwnPairs(own.n_repeat, ((own.start, other.start, values),))
+
+
+def _finish_pairs(
+    column: str, held_out: HeldOut, partials: Sequence[OwnPairs], options: Options
+) -> Finished:
+    tiles = reduce(add, partials)
+    matrix = np.full((tiles.n_runs, tiles.n_runs), np.nan)
+    for start, other, part in tiles.listed:
+        matrix[start : start + part.shape[0], other : other + part.shape[1]] = part
+    return Finished(
+        pairs={column: matrix[above(tiles.n_runs)]}, failure=min(tiles.reasons, default=None)
+    )

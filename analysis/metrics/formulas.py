@@ -186,3 +186,35 @@ def _difference(one: Floats, other: Floats) -> NDArray[np.float32]:
     most = np.finfo(np.float32).max
     exact = np.subtract(one, other, dtype=np.float64)
     return np.clip(exact, -most, most, out=exact).astype(np.float32)
+
+
+Labels = NDArray[np.integer[Any]]
+
+
+def phi(one: Labels, other: Labels, y_true: Labels) -> float:
+    """Return φ, the correlation of what two runs get right; NaN where one is all right or wrong.
+
+    Kuncheva and Whitaker (2003). A metric of pairs (`analysis.metrics.custom`): labels and true
+    classes, (sample,) each.
+    """
+    from sklearn.metrics import matthews_corrcoef
+
+    right = one == y_true, other == y_true
+    if any(own.all() or not own.any() for own in right):
+        return np.nan
+    return float(matthews_corrcoef(*right))
+
+
+def yule_q(one: Labels, other: Labels, y_true: Labels) -> float:
+    """Return Yule's Q of what two runs get right, (ad - bc) / (ad + bc); NaN where both are 0.
+
+    Kuncheva and Whitaker (2003). A metric of pairs, as `phi`.
+    """
+    right, too = one == y_true, other == y_true
+    alike = int((right & too).sum()) * int((~right & ~too).sum())
+    apart = int((right & ~too).sum()) * int((~right & too).sum())
+    return (alike - apart) / (alike + apart) if alike + apart else np.nan
+
+
+for _measure in (phi, yule_q):
+    _measure.pairs = True  # type: ignore[attr-defined]

@@ -71,7 +71,7 @@ def _check_columns(own: Sequence[Metric]) -> None:
     taken = {one.name for metric in METRICS.values() for one in (*held, *metric.repeat)}
     taken |= {f"{one.name}_{summary}" for one in held for summary in one.summaries}
     for metric in own:
-        for column in metric.runs:
+        for column in (*metric.runs, *metric.pairs):
             if column.name in taken:
                 reason = f"gives a column {column.name!r}, and there is one already"
                 raise Refused("metrics", metric.name, f"{reason}: rename the function")

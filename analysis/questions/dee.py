@@ -52,7 +52,7 @@ def check(metric: str) -> str:
     """Return the metric if models can be compared by it."""
     if metric not in COMPARABLE:
         reason = ""
-        if metric.startswith("misclassification_auroc"):
+        if metric.startswith("misclassification_"):
             reason = "is not comparable between models: each has its own errors to find"
         raise Refused("metric", metric, reason, COMPARABLE)
     return metric

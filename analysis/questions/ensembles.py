@@ -278,6 +278,76 @@ def for_alpha(
     return answers
 
 
+ENOUGH_CLOSE = 0.95  # share of all ensembles of a size that must be close
+
+
+@dataclass(frozen=True, slots=True)
+class Closeness:
+    """Whether all ensembles drawn at one of several looks at a growing cell are close.
+
+    `runs`: runs there are. `size`: the smallest size from which on all drawn ensembles are close;
+    None if there is none. `different`: different ensembles drawn of that size. `share`: at least
+    this share of all ensembles of that size of these runs is close, at all looks at once. `level`:
+    the largest α̂ that is close. `delta`: resolution of α̂. `untold`: why further runs cannot tell.
+    """
+
+    runs: int
+    size: int | None
+    different: int
+    share: float
+    level: float
+    delta: float
+    untold: str = ""
+
+    @property
+    def enough(self) -> bool:
+        """Whether nearly all ensembles of that size are close."""
+        return not self.untold and self.share >= ENOUGH_CLOSE
+
+    @property
+    def words(self) -> str:
+        """What is known, as the beginning of a sentence."""
+        close = f"close (α̂ ≤ {self.level:g})"
+        if self.untold:
+            return f"whether ensembles are {close} is not told: {self.untold}"
+        if self.size is None:
+            return f"not all ensembles drawn from {self.runs:,} runs are {close}"
+        return (
+            f"all {self.different:,} different ensembles of {self.size:,} runs drawn from half of "
+            f"{self.runs:,} are {close}"
+        )
+
+
+def closeness(
+    table: pl.DataFrame,
+    look: int,
+    *,
+    runs: int,
+    level: float,
+    epsilon: float,
+    confidence: float = CONFIDENCE,
+) -> Closeness:
+    """Decide from Table I at one look, the first being 1, whether all ensembles are close.
+
+    RKS, section V-A, as a rule for stopping. At look k, the probability of a miss is at most
+    (1 - confidence) / (k (k + 1)), which sums to 1 - confidence over all looks. Sizes need no
+    correction: what is said of one also takes all larger ones to pass, and so the largest of which
+    it would be wrong.
+
+    `table`, `level` (its `close`) and `epsilon`: as `for_alpha` takes them.
+    """
+    delta, n_side = float(table["delta"][0]), int(table["n_side"][0])
+    size, _, different = _all_pass(table, "close")
+    share = ((1 - confidence) / (look * (look + 1))) ** (1 / different) if different else 0.0
+    untold = ""
+    if delta > level:
+        untold = (
+            f"δ = {delta:.3f} with {n_side:,} test points per side; about "
+            f"{points_needed(level, epsilon):,} would be enough"
+        )
+    return Closeness(runs, size, different, share, level, delta, untold)
+
+
 def no_ensembles(reason: str, close: float = CLOSE) -> list[RunsNeeded]:
     """Return the answers of `for_alpha` where no ensembles could be drawn."""
     purposes = (_CLOSE.format(close), _ACCEPTED)

@@ -2,9 +2,10 @@
 
 RKS, figure 4: each run is a histogram of its logit gaps; the runs of a repeat have a mean and an
 envelope. RKS24, figure 2: single runs are compared with the average of all others, their
-leave-one-out ensemble; here the run nearest to its own and the run furthest from it. The bins are
-the same everywhere, so repeats, cells and sweeps can be combined. They have equal width on the
-scale asinh(4 · margin): 0.04 near 0, and a sixth of the margin far from it.
+leave-one-out ensemble; here the run nearest to its own and the run furthest from it, and two runs
+alike in accuracy and churn against theirs, of which one is as near and one as far as can be. The
+bins are the same everywhere, so repeats, cells and sweeps can be combined. They have equal width on
+the scale asinh(4 · margin): 0.04 near 0, and a sixth of the margin far from it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ APART = ("nan", "-inf", "inf")  # values outside all bins, counted after them in
 
 SCHEMA = records()["margins"].types
 
+ALIKE = 0.005  # most difference of two such runs in accuracy, and in churn
+MOST_ALIKE = 500  # runs, the first, that they are taken from
 FEWEST = 3  # runs of a repeat needed for a nearest and a furthest one
 
 Counts = NDArray[np.int64]
@@ -123,7 +126,8 @@ def _measure(
     for piece, owner in enumerate(owners if gaps else ()):
         if histograms_of[owner].has_candidates:
             again = kept[piece] if held else read(opened, piece, members[owner].held_out)["margin"]
-            histograms_of[owner].compare(run_index[piece], again)
+            y_true = members[owner].held_out.y_true
+            histograms_of[owner].compare(run_index[piece], again, y_true)
     return pl.concat(
         histograms_of[number].frame(member, gaps=gaps) for number, member in enumerate(members)
     )
@@ -135,13 +139,16 @@ class Candidate:
 
     `run`: index of the run. `apart`: largest difference between the two eCDFs at the edges of bins,
     in test points. `own` and `others`, int64 array (bin,): points of the run, and of the average of
-    the others' logit gaps, in each bin.
+    the others' logit gaps, in each bin. `right` and `churn`: points that the run gets right, and to
+    which that average gives another label.
     """
 
     run: int
     apart: int
     own: Counts
     others: Counts
+    right: int
+    churn: int
 
 
 class Histograms:
@@ -156,6 +163,7 @@ class Histograms:
         self.averaged = 0
         self.nearest: Candidate | None = None
         self.furthest: Candidate | None = None
+        self.first = list[Candidate]()
 
     def add(self, values: NDArray[np.floating[Any]]) -> None:
         """Add runs in their order, so that sums are bitwise the same for any pieces."""
@@ -173,7 +181,12 @@ class Histograms:
         """Whether single runs can be compared with the average of the others."""
         return self.averaged >= FEWEST and bool(np.isfinite(self.sum).all())
 
-    def compare(self, run_index: NDArray[np.int64], values: NDArray[np.floating[Any]]) -> None:
+    def compare(
+        self,
+        run_index: NDArray[np.int64],
+        values: NDArray[np.floating[Any]],
+        y_true: NDArray[np.integer[Any]],
+    ) -> None:
         """Compare runs with the average of all others, after all are added; ties keep the first."""
         for run, own in zip(run_index, values, strict=True):
             if not np.isfinite(own).all():
@@ -181,11 +194,30 @@ class Histograms:
             others = (self.sum - own) / (self.averaged - 1)
             counts = histograms(np.stack([own.astype(np.float64), others]), EDGES)
             apart = int(np.abs(np.cumsum(counts[0] - counts[1])).max())
-            candidate = Candidate(int(run), apart, counts[0], counts[1])
+            label = own >= 0
+            right, churn = int((label == y_true).sum()), int((label != (others >= 0)).sum())
+            candidate = Candidate(int(run), apart, counts[0], counts[1], right, churn)
+            if len(self.first) < MOST_ALIKE:
+                self.first.append(candidate)
             if self.nearest is None or apart < self.nearest.apart:
                 self.nearest = candidate
             if self.furthest is None or apart > self.furthest.apart:
                 self.furthest = candidate
+
+    def alike(self, n_test: int) -> tuple[Candidate, Candidate] | tuple[None, None]:
+        """Return two runs alike in accuracy and churn that differ most in distance, nearer first.
+
+        None if no two are alike, or those that are do not differ.
+        """
+        facts = np.array([(one.right, one.churn, one.apart) for one in self.first]).reshape(-1, 3)
+        by = np.abs(facts[:, None] - facts[None])
+        tolerance = max(1, int(ALIKE * n_test))
+        gap = np.where((by[..., :2] <= tolerance).all(axis=2), by[..., 2], 0)
+        if not gap.any():
+            return None, None
+        both = np.unravel_index(gap.argmax(), gap.shape)
+        near, far = sorted((self.first[place] for place in both), key=lambda one: one.apart)
+        return near, far
 
     def frame(self, member: Member, *, gaps: bool) -> pl.DataFrame:
         """Return the rows of the repeat; for logit gaps with the ensemble's share."""
@@ -194,7 +226,13 @@ class Histograms:
         if gaps and self.averaged:
             ensemble = histograms((self.sum / self.averaged)[None], EDGES)[0]
         filled = self.total > 0 if ensemble is None else (self.total > 0) | (ensemble > 0)
-        ends = {"nearest": self.nearest, "furthest": self.furthest}
+        near, far = self.alike(n_test)
+        ends = {
+            "nearest": self.nearest,
+            "furthest": self.furthest,
+            "alike_near": near,
+            "alike_far": far,
+        }
         for end in ends.values():
             filled |= False if end is None else end.others > 0
         bins = np.flatnonzero(filled)

@@ -1,7 +1,7 @@
 """Deep ensembles of a repeat's runs: averaged probabilities, measured by ensemble size.
 
 TACE is also measured by threshold and number of bins: do all choices order models alike (PIT,
-fig. 2)?
+fig. 2)? And accuracy by confidence, and by the share of points that are kept (section 3.3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from manyseed.analysis.metrics.formulas import labels
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.schema import records
-from manyseed.analysis.uncertainty import calibrate, calibration_errors, orders, prefixes
+from manyseed.analysis.uncertainty import (
+    calibrate,
+    calibration_errors,
+    confident,
+    orders,
+    prefixes,
+    rejecting,
+)
 
 Real = NDArray[np.float64]
 
@@ -259,3 +266,48 @@ def tace_errors(
         return None
     by_split = [calibration_errors(own, y_true, *parameters) for own in calibrated.logs()]
     return calibration_errors(logs, y_true, *parameters), np.mean(by_split, axis=0)
+
+
+SHARES = np.round(np.arange(1, 41) / 40, 3)  # of the points, that are kept
+LEVELS = np.round(np.arange(40) / 40, 3)  # of confidence, at least
+
+
+def build_rejection(predictions: Predictions, options: Options) -> list[Delayed]:
+    """Return lazy frames of the table rejection; the same runs and averages as `build_tace`."""
+    members = 1 if predictions.ensembled is None else predictions.ensembled.members
+    return [
+        delayed(partial(_reject, member.first(options.deep_runs), members, sources), pure=False)()
+        for member, sources in scored(predictions, options)
+    ]
+
+
+def _reject(member: Member, run_members: int, sources: Sources) -> pl.DataFrame:
+    held_out = member.held_out
+    pool = MemberPool.of(member, sources)
+
+    def curves(logs: Real) -> Real:
+        """Return accuracies, and shares kept: (accuracy or share, curve, level)."""
+        confidence, wrong = np.exp(logs.max(axis=1)), predicted(logs) != held_out.y_true
+        at_level, kept = confident(confidence, wrong, LEVELS)
+        at_share = rejecting(confidence, wrong, SHARES)
+        return np.array([[at_share, at_level], [SHARES, kept]])
+
+    by_members = {run_members: [curves(pool.logs(run)) for run in range(pool.size)]}
+    if run_members == 1 and pool.size > 1:
+        (whole,) = deque(prefixes(pool.logs, range(pool.size)), maxlen=1)
+        by_members[pool.size] = [curves(whole)]
+    rows = []
+    for members, measured in by_members.items():
+        for curve, (name, levels) in enumerate((("share", SHARES), ("confidence", LEVELS))):
+            for place, level in enumerate(levels.tolist()):
+                every = np.array([one[:, curve, place] for one in measured])
+                known = every[~np.isnan(every[:, 0]), 0] if measured else np.empty(0)
+                if known.size:
+                    rows.append(
+                        (
+                            *(member.cell, member.epoch, held_out.repeat_index, members),
+                            *(name, level, known.size, held_out.n_test),
+                            *(every[:, 1].mean(), known.mean(), known.min(), known.max()),
+                        )
+                    )
+    return pl.DataFrame(rows, schema=dict(records()["rejection"].types), orient="row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -301,26 +302,48 @@ def _similar(tables: Tables) -> PageTable | None:
     )
 
 
+CLASSES = (("fast", 10), ("mid", 60), ("slow", 600), ("very slow", math.inf))
+"""Classes of datasets by run time (MV): seconds below which the slowest classifier's median is."""
+
+
 def times(runs: pl.DataFrame) -> PageTable | None:
-    """Return quantiles of fit times by classifier, copies left out."""
+    """Return quantiles of fit times by classifier and class of datasets, copies left out.
+
+    Datasets are in classes, as in MV, if they are not all in the same.
+    """
     if "fit_seconds" not in runs.columns:
         return None
     known = runs.filter(~pl.col("identical") & pl.col("fit_seconds").is_not_null())
     if known.is_empty():
         return None
     names = [f"{100 * one:g} %" for one in QUANTILES[:-1]]
+    medians = known.group_by("dataset", "classifier").agg(pl.col("fit_seconds").median())
+    slowest = dict(medians.group_by("dataset").agg(pl.col("fit_seconds").max()).rows())
+    order = {
+        name: next(place for place, (_, below) in enumerate(CLASSES) if seconds < below)
+        for name, seconds in slowest.items()
+    }
+    several = len({*order.values()}) > 1
+    known = known.with_columns(
+        _class=pl.col("dataset").cast(pl.String).replace_strict(order, return_dtype=pl.Int8)
+    ).sort("classifier", "_class")
     rows: list[Row] = []
-    for (classifier,), own in known.sort("classifier").group_by("classifier", maintain_order=True):
+    for (classifier, of), own in known.group_by("classifier", "_class", maintain_order=True):
         seconds = own["fit_seconds"]
         at = [seconds.quantile(one, "linear") for one in QUANTILES]
-        rows.append((str(classifier), f"{own.height:,}", *map(_seconds, [seconds.mean(), *at])))
+        named = [str(classifier), CLASSES[int(str(of))][0]][: 1 + several]
+        rows.append((*named, f"{own.height:,}", *map(_seconds, [seconds.mean(), *at])))
+    limits = ", ".join(f"{name} below {below:g} s" for name, below in CLASSES[:-1])
+    classes = ""
+    if several:
+        classes = f" Datasets are in classes by the median of their slowest classifier: {limits}."
     return PageTable(
         "times",
         "Times of fits",
         "Seconds per fit over all runs of a classifier, copies left out: mean, quantiles and "
-        "maximum. Fits ran in parallel, on the devices listed under Provenance.",
-        ["Classifier", "Runs", "Mean, s", *names, "Longest"],
-        1,
+        f"maximum. Fits ran in parallel, on the devices listed under Provenance.{classes}",
+        ["Classifier", *["Datasets"][:several], "Runs", "Mean, s", *names, "Longest"],
+        1 + several,
         rows,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ def information(
     hparams: Sequence[str],
     permutations: int = 200,
     least_train_accuracy: float = LEAST_TRAIN_ACCURACY,
+    *,
+    across: bool = False,
 ) -> pl.DataFrame:
     """Return the conditional mutual information of each score and the generalisation gap.
 
@@ -80,6 +83,8 @@ def information(
     least_train_accuracy : float
         Models below it are left out for transforms with both signs. Models without a gap always
         are.
+    across : bool
+        Whether to combine scores of several transforms and layers, too (PRC, tables 4 to 9).
 
     Returns
     -------
@@ -91,24 +96,35 @@ def information(
         model.
     """
     rows = []
-    for key, every in distinct(scores).group_by(CORPUS, maintain_order=True):
+    models_once = distinct(scores)
+
+    def informed(models: pl.DataFrame, measure: np.ndarray[Any, Any]) -> Cmi | None:
+        if models.height < FEWEST_MODELS:
+            return None
+        # as text, because values are only compared for equality
+        given = {name: models[name].cast(pl.String).fill_null("").to_numpy() for name in hparams}
+        return cmi(measure, models["gap"].to_numpy(), given, permutations=permutations)
+
+    for key, every in models_once.group_by(CORPUS, maintain_order=True):
         signed = every["gi_folded"].null_count() < every.height
         kept = every.filter(~excluded(least_train_accuracy))
         results: dict[str, list[Cmi | None]] = {name: [] for name in _defined(every, signed=signed)}
         for _, models in kept.group_by("repeat_index", "run_index", maintain_order=True):
-            # as text, because values are only compared for equality
-            given = {
-                name: models[name].cast(pl.String).fill_null("").to_numpy() for name in hparams
-            }
             for name, measure in _measures(models, signed=signed):
-                of_corpus = None
-                if models.height >= FEWEST_MODELS:
-                    gap = models["gap"].to_numpy()
-                    of_corpus = cmi(measure, gap, given, permutations=permutations)
-                results.setdefault(name, []).append(of_corpus)
+                results.setdefault(name, []).append(informed(models, measure))
         counts = {"n_models": kept.height, "n_excluded": every.height - kept.height}
         rows += [
             dict(zip(CORPUS, key, strict=True)) | {"measure": name} | counts | _summary(corpora)
+            for name, corpora in results.items()
+        ]
+    for first, whole in _whole(models_once) if across else ():
+        results = {}
+        for _, models in whole.group_by("repeat_index", "run_index", maintain_order=True):
+            for name, measure in _across(models):
+                results.setdefault(name, []).append(informed(models, measure))
+        counts = {"n_models": whole.height, "n_excluded": 0}
+        rows += [
+            first | {"measure": name} | counts | _summary(corpora)
             for name, corpora in results.items()
         ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
@@ -133,6 +149,67 @@ def _measures(models: pl.DataFrame, *, signed: bool) -> Iterator[tuple[str, np.n
             yield f"{by}({', '.join(pair)})", combine(both, by)
     if models.height > 1 and not signed and "dbi" in singles and "end_accuracy" in singles:
         yield "prod(dbi, end_accuracy)", singles["dbi"] * singles["end_accuracy"]
+
+
+def _whole(scores: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """Yield the models of each dataset and classifier with what they answered to interpolation.
+
+    Their gap is the same for all of these. Yields the first transform and layer, as a mapping of
+    `CORPUS`, and columns such as "gi intra 0".
+    """
+    unsigned = scores.filter(
+        pl.col("gi_folded").is_null().all().over(CORPUS), pl.col("gap").is_not_null()
+    )
+    axes = [axis for axis in AXES if axis != "test_augment" and axis in scores.columns]
+    hparams = [name for name in scores.columns if name.startswith("hparam_")]
+    key = [*dict.fromkeys([*axes, *hparams, "repeat_index", "run_index"])]
+    for (dataset, classifier), own in unsigned.group_by(CORPUS[:2], maintain_order=True):
+        asked = own.select("transform", "layer").unique().rows()
+        asked.sort(key=lambda one: (one[0] != "intra", *one))
+        whole = own.filter(transform=asked[0][0], layer=asked[0][1]).select(*key, "gap")
+        for transform, layer in asked:
+            named = [pl.col(name).alias(f"{name} {transform} {layer}") for name in ("gi", "pal")]
+            if (transform, layer) == ("intra", 0):
+                named.append(pl.col("end_accuracy").alias(_MIXUP))
+            answered = own.filter(transform=transform, layer=layer).select(*key, *named)
+            whole = whole.join(answered, on=key, nulls_equal=True, maintain_order="left")
+        yield dict(zip(CORPUS, (dataset, classifier, *asked[0]), strict=True)), whole
+
+
+_MIXUP = "end_accuracy intra 0"
+
+
+def _across(models: pl.DataFrame) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield combinations of scores of several transforms and layers, rising with the gap.
+
+    PRC, tables 4 to 9: of every two Gi; of a Gi with Mixup; of the first Gi with every Pal; of the
+    first Pal with every other; and by principal components of all Gi, of all Pal, and of both.
+    """
+    gi, pal, mixup = (
+        [name for name in models.columns if name.startswith(start)]
+        for start in ("gi ", "pal ", _MIXUP)
+    )
+    known = {
+        name: oriented(name.partition(" ")[0], models[name].to_numpy())
+        for name in (*gi, *pal, *mixup)
+        if not models[name].null_count()
+    }
+    pairs = [
+        *combinations(gi, 2),
+        *product(gi[1:], mixup),  # that of the first is with the scores of its own response
+        *product(gi[:1], pal),
+        *product(pal[:1], pal[1:]),
+    ]
+    chosen: dict[str, tuple[Sequence[str], Sequence[str]]]
+    chosen = {", ".join(pair): (pair, COMBINATIONS) for pair in pairs}
+    for name, every in (("all gi", gi), ("all pal", pal), ("all gi and pal", [*gi, *pal])):
+        if len(every) > 2:
+            chosen[name] = (every, ("pca", "npca"))
+    for names, (parts, ways) in chosen.items():
+        if models.height > 1 and known.keys() >= {*parts}:
+            stacked = np.stack([known[name] for name in parts], axis=1)
+            for by in ways:
+                yield f"{by}({names})", combine(stacked, by)
 
 
 def _summary(corpora: Sequence[Cmi | None]) -> dict[str, float | int | str | None]:

@@ -186,6 +186,45 @@ def area_under_risk_coverage(confidence: Real, wrong: NDArray[np.bool_]) -> floa
     return float(_mean_risk(confidence[order], wrong[order]))
 
 
+def rejecting(confidence: Real, wrong: NDArray[np.bool_], shares: Real) -> Real:
+    """Return the accuracy of the most confident points, by the share of the points that is kept.
+
+    The accuracy-rejection curve (PIT, section 3.3; Nadeem et al. 2009): of ⌈share · n⌉ points.
+    Points of equal confidence have no order: their expected number of errors counts.
+
+    Parameters
+    ----------
+    confidence : float array (sample,)
+    wrong : bool array (sample,)
+    shares : float array (share,)
+        Above 0, to 1.
+
+    Returns
+    -------
+    float64 array (share,)
+    """
+    n = confidence.size
+    order = np.argsort(-confidence)
+    ordered, errors = confidence[order], np.cumsum(wrong[order])
+    ends = np.flatnonzero(np.diff(ordered, append=-np.inf)) + 1  # where groups of ties end
+    kept = np.ceil(shares * n - 1e-9)
+    return np.asarray(1 - np.interp(kept, [0, *ends], [0, *errors[ends - 1]]) / kept)
+
+
+def confident(confidence: Real, wrong: NDArray[np.bool_], thresholds: Real) -> tuple[Real, Real]:
+    """Return the accuracy of points of at least some confidence, and what share of all they are.
+
+    The accuracy-confidence curve (PIT, section 3.3). Parameters are those of `rejecting`;
+    `thresholds`, float array (threshold,). Accuracy is NaN where no point has so much confidence.
+    """
+    order = np.argsort(confidence)
+    first = np.searchsorted(confidence[order], thresholds)
+    kept = confidence.size - first
+    errors = np.append(np.cumsum(wrong[order][::-1])[::-1], 0)[first]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(kept > 0, 1 - errors / kept, np.nan), kept / confidence.size
+
+
 @numba.njit(cache=True, nogil=True)
 def _mean_risk(confidence: Real, wrong: NDArray[Any]) -> float:
     n, start, before, total = confidence.size, 0, 0.0, 0.0

@@ -21,9 +21,9 @@ from benchmarks.claims.record import (
     number,
 )
 from benchmarks.claims.tabled import NAMES, needs, sd_that_needs, tables_of
-from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.components import covariances
-from manyseed.analysis.questions.ensembles import for_alpha
+from manyseed.analysis.questions.ensembles import closeness, for_alpha
 from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
@@ -162,6 +162,38 @@ def _ensembles(passing: float) -> Callable[[int], Tally]:
         return Tally(100 * truth < float(found[1]) if passing < 1 else size[1] == "5")
 
     return count
+
+
+def _closeness(passing: float, runs: int = 40) -> Callable[[int], Tally]:
+    """Return whether more ensembles are said to be close than are, at any of four looks."""
+
+    def count(seed: int) -> Tally:
+        rng = np.random.default_rng([seed, 61])
+        for look in range(1, runs // 10 + 1):
+            table = pl.DataFrame(
+                {
+                    "size": [3, 5],
+                    "close": rng.binomial(60, [passing, passing]) / 60,
+                    "distinct": 60,
+                    "delta": 0.04,
+                    "n_side": 4000,
+                }
+            )
+            found = closeness(table, look, runs=10 * look, level=CLOSE, epsilon=0.01)
+            if found.share > passing:
+                return Tally(1)
+        return Tally(0)
+
+    return count
+
+
+def _all_close(seed: int) -> Tally:
+    table = pl.DataFrame(
+        {"size": [3], "close": [1.0], "distinct": [120], "delta": [0.04], "n_side": [4000]}
+    )
+    found = closeness(table, 1 + seed % 2, runs=20, level=CLOSE, epsilon=0.01)
+    words = CellEstimate(0, "", "", 1, 20, found, "enough" if found.enough else "more").words
+    return Tally("20 runs are enough. At least 9" in words if seed % 2 == 0 else found.size == 3)
 
 
 UNTIL = 0.003
@@ -327,6 +359,19 @@ CLAIMS: tuple[Claim, ...] = (
         until_enough,
         "sd 0.01, on a grid of 500 points; looks every 10 runs",
         "is reached within 200 runs",
+        sweeps=CHEAP,
+    ),
+    Claim(
+        "All 462 different ensembles of 10 runs are close: 30 runs are enough (at all looks)",
+        "until",
+        r"of all such ensembles of these runs are close|not all ensembles drawn from|"
+        r"different ensembles of \{\} runs drawn from|whether ensembles are|^δ = \{\} with",
+        0.05,
+        "sweeps",
+        _closeness(0.94),
+        _all_close,
+        "94 % of all ensembles of both sizes, 60 draws at each of four looks",
+        "all are",
         sweeps=CHEAP,
     ),
     Claim(

@@ -105,9 +105,9 @@ PLAIN: Mapping[str, str] = {
     ),
     r"[Ss]mallest to (the )?largest|largest minus|smallest and largest share|smallest pool|"
     r"smallest trimming level|(least|most) churn|largest difference between|At most \{\} of a kind|"
-    r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all": (
-        "Captions: what is drawn, and by what it was chosen."
-    ),
+    r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all|"
+    r"least confidence|the most confident|the others rejected|at least some confidence|"
+    r"has no larger α̂ are left out": ("Captions: what is drawn, and by what it was chosen."),
     r"response curves with equal ends|of another metric of runs": "What a kind of figures draws.",
     r"Bold: the b|P: that it is better|more is better": (
         "Which mean is the better one in a table, and which direction is."

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +45,8 @@ PUBLISHED = {
 
 
 OPTION = Option(
-    "The backbone's state dict; by default the published one.", called="the path of a file"
+    "The backbone's state dict; by default the published one.",
+    called='the path of a file, or "hf:OWNER/NAME"',
 )
 _UNKNOWN = "0" * 64
 _absent: ContextVar[list[str] | None] = ContextVar("absent weights", default=None)
@@ -68,12 +70,16 @@ def counting() -> Iterator[list[str]]:
 def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     """Return a weights file and its SHA-256, hexadecimal.
 
-    `backbone`: one of `PUBLISHED`. `weights`: path of a file with the backbone's state dict; by
-    default the published file in torch hub's cache.
+    `backbone`: one of `PUBLISHED`. `weights`: path of a file with the backbone's state dict, or
+    ``hf:OWNER/NAME``, a model in the cache of Hugging Face's hub; by default the published file in
+    torch hub's cache.
     """
     if weights is not None:
         OPTION.check("weights", weights)
     hub = _in_hub(backbone)
+    if weights is not None and str(weights).startswith("hf:"):
+        path = _in_hugging_face(str(weights))
+        return path, _digest(path)
     path = hub if weights is None else expanded(str(weights))
     if not path.is_file():
         absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
@@ -127,6 +133,34 @@ def _in_hub(backbone: str) -> Path:
     home = os.environ.get("TORCH_HOME") or f"{cache}/torch"
     name = PUBLISHED[backbone].rpartition("/")[2]
     return expanded(home) / "hub" / "checkpoints" / name
+
+
+def _in_hugging_face(weights: str) -> Path:
+    """Return the file of a model in the hub's cache, that of the revision ``main`` if it is there.
+
+    Its folder is found as `huggingface_hub` does, which need not be installed.
+    """
+    owner, _, name = weights.removeprefix("hf:").partition("/")
+    home = (
+        os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    )
+    cache = expanded(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
+    folder = cache / f"models--{owner}--{name}"
+    named = folder / "refs" / "main"
+    revisions = [named.read_text().strip()] if named.is_file() else []
+    if not revisions and (folder / "snapshots").is_dir():
+        revisions = sorted(one.name for one in (folder / "snapshots").iterdir())
+    files = [
+        folder / "snapshots" / revision / file
+        for revision in revisions
+        for file in ("model.safetensors", "pytorch_model.bin")
+    ]
+    found = [file for file in files if owner and name and file.is_file()]
+    if not found:
+        reason = f"there is no model.safetensors of it below {folder}"
+        get = f"fetch it where the network can be reached: hf download {owner}/{name}"
+        raise Refused("weights", weights, f"{reason}: {get}")
+    return found[0]
 
 
 def _digest(path: Path) -> str:
@@ -253,12 +287,92 @@ def _model(backbone: str, digest: str, device: torch.device) -> nn.Module:
         model = description.build()
     setattr(model, head, nn.Identity())
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = renamed(_state(path))
         body = {name: value for name, value in state.items() if name.split(".")[0] != head}
         model.load_state_dict(body, assign=True)
     except (RuntimeError, AttributeError, OSError, ValueError) as error:
         raise MachineError(f"{path} holds no weights of {backbone}: {error}") from error
     return model.to(device).eval().requires_grad_(False)
+
+
+_DTYPES = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I64": np.int64}
+
+
+def _state(path: Path) -> dict[str, Tensor]:
+    """Read a state dict, of PyTorch's format or of safetensors; neither executes anything."""
+    import torch
+
+    with path.open("rb") as file:
+        start = file.read(9)
+        size = int.from_bytes(start[:8], "little")
+        if start[8:] != b"{" or size > path.stat().st_size:
+            state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+            return state
+        file.seek(8)
+        header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        data = np.fromfile(file, np.uint8)
+    found = {}
+    for name, one in header.items():
+        if one["dtype"] not in _DTYPES:
+            raise ValueError(f"{name} is of the type {one['dtype']}")
+        first, last = one["data_offsets"]
+        values = data[first:last].view(_DTYPES[one["dtype"]]).reshape(one["shape"])
+        tensor = torch.from_numpy(values.copy())
+        found[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return found
+
+
+_SWIN = (
+    (r"^swin\.", ""),
+    (r"^embeddings\.patch_embeddings\.projection\.", "features.0.0."),
+    (r"^embeddings\.norm\.", "features.0.2."),
+    (r"^layernorm\.", "norm."),
+    (r"^classifier\.", "head."),
+    (r"\.layernorm_before\.", ".norm1."),
+    (r"\.layernorm_after\.", ".norm2."),
+    (r"\.attention\.self\.", ".attn."),
+    (r"\.attention\.output\.dense\.", ".attn.proj."),
+    (r"\.intermediate\.dense\.", ".mlp.0."),
+    (r"\.output\.dense\.", ".mlp.3."),
+)
+"""Names of parameters of Hugging Face's Swin, and torchvision's."""
+
+
+def renamed(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state dict of Hugging Face's Swin under torchvision's names, others as they are.
+
+    Attention's queries, keys and values are apart there, and one array here.
+    """
+    import torch
+
+    if not any("patch_embeddings.projection" in name for name in state):
+        return state
+    found: dict[str, Tensor] = {}
+    for name, values in state.items():
+        for old, new in _SWIN:
+            name = re.sub(old, new, name)
+        stage = re.match(r"encoder\.layers\.(\d+)\.(blocks\.|downsample\.)", name)
+        if stage:
+            place = 2 * int(stage[1]) + (1 if stage[2] == "blocks." else 2)
+            name = f"features.{place}.{name[stage.end() :]}"
+        found[name] = values.reshape(-1) if name.endswith("relative_position_index") else values
+    for name in [name for name in found if ".attn.query." in name]:
+        parts = [found.pop(name.replace("query", part)) for part in ("query", "key", "value")]
+        found[name.replace("query", "qkv")] = torch.cat(parts)
+    for name in [name for name in found if name.endswith(".relative_position_bias_table")]:
+        index = name.replace("bias_table", "index")  # later versions do not save it
+        found.setdefault(index, _relative(round((len(found[name]) ** 0.5 + 1) / 2)))
+    return found
+
+
+def _relative(window: int) -> Tensor:
+    """Return the row of the table of biases of every two places of a window, (place · place,)."""
+    import torch
+
+    rows, columns = np.divmod(np.arange(window * window), window)
+    down, across = (one[:, None] - one[None] + window - 1 for one in (rows, columns))
+    return torch.from_numpy((down * (2 * window - 1) + across).reshape(-1))
 
 
 _OPEN: dict[Path, Features] = {}

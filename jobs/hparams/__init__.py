@@ -11,8 +11,8 @@ x is the anchor, or its log10 for hparams on a log scale (the result is then 10^
 adds 10^e to the anchor, which would move it one way only). The result is clipped to the range, or
 rounded to the nearest level of an ordinal. A categorical hparam is re-drawn uniformly from its
 levels with probability P, never under sig-digit. The suffix ``:scaled`` sets that probability so
-that one categorical change a run is expected, as the source intended. Structural hparams stay at
-their anchors.
+that one categorical change a run is expected, as the source intended; ``:scaled:N`` one in N runs,
+such as the runs of a repeat. Structural hparams stay at their anchors.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from manyseed.jobs.run import raw
 
 _AXIS = "perturb_hparams"
 
+_MOST_RUNS = 1000
+_N = f"N a whole number from 1 to {_MOST_RUNS}"
 _FORMS = {
     "none": "none",
     "sig-digit": "sig-digit:K with K a whole number from 0 to 15",
@@ -43,7 +45,7 @@ _FORMS = {
 class _HparamNoise:
     method: str
     amount: float = 0.0
-    scaled: bool = False
+    scaled: int = 0  # in how many runs one categorical change is expected; 0: by `amount`
 
     def reach(self, position: float, ends: tuple[float, float]) -> float:
         """Return the largest move of a position, to either side."""
@@ -64,7 +66,7 @@ class _HparamNoise:
             # A re-draw of one of L levels changes the value with probability 1 - 1/L.
             redrawn = (h for h in space if isinstance(h, Categorical) and not h.structural)
             changes = sum(1 - 1 / len(h.levels) for h in redrawn)
-            return min(1.0, 1 / changes) if changes else 0.0
+            return min(1.0, 1 / (self.scaled * changes)) if changes else 0.0
         return 0.0 if self.method == "sig-digit" else self.amount
 
 
@@ -75,13 +77,19 @@ def _parse(text: str) -> _HparamNoise:
         raise Refused(_AXIS, method, "unknown scheme", forms)
     if method == "none" and not arguments:
         return _HparamNoise("none")
-    scaled = arguments[1:] == ["scaled"]
-    amount: float
-    suffix = "" if method == "none" else ", optionally followed by :scaled"
+    suffix = "" if method == "none" else f", optionally followed by :scaled or :scaled:N, {_N}"
     wrong = Refused(_AXIS, text, allowed=f"{_FORMS[method]}{suffix}")
-    if method == "none" or len(arguments) != 1 + scaled:
+    if (
+        method == "none"
+        or len(arguments) not in (1, 2, 3)
+        or arguments[1:2] not in ([], ["scaled"])
+    ):
         raise wrong
+    amount: float
     try:
+        scaled = 0 if len(arguments) == 1 else 1
+        if len(arguments) > 2:
+            scaled = integer("N", parsed(int, arguments[2]), least=1, most=_MOST_RUNS)
         if method == "sig-digit":
             amount = integer("K", parsed(int, arguments[0]), least=0, most=15)
         else:
@@ -96,7 +104,8 @@ def canonical(scheme: str) -> str:
     parsed = _parse(scheme)
     if parsed.method == "none":
         return "none"
-    return ":".join([parsed.method, repr(parsed.amount), *(["scaled"] if parsed.scaled else [])])
+    suffix = ["scaled", str(parsed.scaled)][: min(parsed.scaled, 2)]  # scaled:1 is scaled
+    return ":".join([parsed.method, repr(parsed.amount), *suffix])
 
 
 def perturb(

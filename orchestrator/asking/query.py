@@ -19,6 +19,7 @@ from manyseed.orchestrator.computing.tables import (
     EFFECTS,
     OF_EFFECT,
     POINTS,
+    REJECTION,
     TACE,
     UNCERTAINTY,
     Analysis,
@@ -234,7 +235,7 @@ def require_table(tables: Results, table: str, option: str = "--table") -> None:
 
 def how(paths: SweepPaths | None, table: str) -> str:
     """Say how to get an absent table, or why a sweep (None: none) can't have it."""
-    calibrated = table in (UNCERTAINTY, DEE, TACE)
+    calibrated = table in (UNCERTAINTY, DEE, TACE, REJECTION)
     if calibrated and paths and (reasons := of_probabilities(Analysis.read(paths))):
         return " ".join(reasons)
     return further(table, paths)

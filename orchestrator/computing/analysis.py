@@ -62,6 +62,7 @@ from manyseed.orchestrator.computing.tables import (
     EFFECTS,
     MARGINS,
     POINTS,
+    REJECTION,
     RESPONSE_CURVES,
     RESPONSES,
     TABLES,
@@ -284,7 +285,7 @@ def analyze(
         names = group.spec.dataset, group.spec.named
         for refusal in without_deep(group.predictions, further, options):
             missing.append(Unavailable(*names, DEE, refusal))
-    _write_optional(paths, (UNCERTAINTY, DEE, TACE, MARGINS), further, options)
+    _write_optional(paths, (UNCERTAINTY, DEE, TACE, REJECTION, MARGINS), further, options)
     of_epochs = {}
     if curves:
         cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")

@@ -29,6 +29,7 @@ from manyseed.orchestrator.computing.tables import (
     DEE,
     MARGINS,
     POINTS,
+    REJECTION,
     RESPONSE_CURVES,
     RESPONSES,
     TACE,
@@ -51,11 +52,13 @@ class Conditions:
     """How conditional mutual information is computed, as `[response]` of a sweep file says.
 
     `given`: hparams to condition on; None for all that grids vary. `least_train_accuracy`: models
-    below it are left out for transforms of images.
+    below it are left out for transforms of images. `combine`: whether scores are combined over
+    transforms and layers.
     """
 
     given: tuple[str, ...] | None = None
     least_train_accuracy: float = LEAST_TRAIN_ACCURACY
+    combine: bool = False
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Conditions:
@@ -67,6 +70,7 @@ class Conditions:
         return cls(
             None if table.given is None else tuple(table.given),
             LEAST_TRAIN_ACCURACY if least is None else float(least),
+            bool(table.combine),
         )
 
 
@@ -111,7 +115,12 @@ def responses(
         if name.startswith(PREFIX) and (given is None or name.removeprefix(PREFIX) in given)
     ]
     joined = cells.join(pl.concat(of_repeats), on="cell", how="inner").sort(CURVE_KEY)
-    informative = information(known, hparams, least_train_accuracy=conditions.least_train_accuracy)
+    informative = information(
+        known,
+        hparams,
+        least_train_accuracy=conditions.least_train_accuracy,
+        across=conditions.combine,
+    )
     return {RESPONSES: known, RESPONSE_CURVES: joined, CMI: informative}, conditions
 
 
@@ -204,12 +213,13 @@ def measured(
     that have not changed since they were analysed. `sets`: by which cell the points of each cell
     go. `scheduler` and `workers`: as in `analysis.graph.chunks.compute`.
 
-    Returns the tables uncertainty, tace, margins and points, the last without `points.COMPARED`.
-    The first three are empty if calibrated metrics, or α̂, were not asked for.
+    Returns the tables uncertainty, tace, rejection, margins and points, the last without
+    `points.COMPARED`. All but points are empty if calibrated metrics, or α̂, were not asked for.
     """
     makers: dict[str, Callable[[Predictions, Options], list[Delayed]]] = {
         UNCERTAINTY: members.build,
         TACE: members.build_tace,
+        REJECTION: members.build_rejection,
         MARGINS: margins.build,
     }
     tasks: dict[str, list[Delayed]] = {}

@@ -147,7 +147,7 @@ TABLES = (*PARTS, "cells", "sources", "ranking")  # tables that `analyze` always
 ENSEMBLES, DRAWS = DRAWN  # the single ensembles are those that the first summarises
 MARGINS, CURVES = "margins", "curves"
 POINTS, EFFECTS, VARIANCE = "points", "effects", "variance"  # earlier versions wrote none
-UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
+UNCERTAINTY, DEE, TACE, REJECTION = "uncertainty", "dee", "tace", "rejection"
 RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
 
 OF_EFFECT = ("axis", "level", "reference", "metric")  # columns that effects are never averaged over

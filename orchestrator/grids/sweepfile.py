@@ -269,10 +269,14 @@ class Response(_Measured):
         Annotated[int | float, _By(Option(kind=float, least=0, most=1))] | None
     ) = None
     """Models below it are left out of the results for transforms of images (default: 0.8)."""
+    combine: Annotated[bool, _By(Option(kind=bool))] | None = None
+    """Whether scores are also combined over intra, inter and layers (default: false)."""
 
     def options(self) -> Mapping[str, Any]:
         """Return the options of the measurement, without those of its analysis."""
-        return self.model_dump(exclude={"given", "least_train_accuracy"}, exclude_none=True)
+        return self.model_dump(
+            exclude={"given", "least_train_accuracy", "combine"}, exclude_none=True
+        )
 
 
 class Tune(_Table):

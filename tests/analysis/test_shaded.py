@@ -12,7 +12,7 @@ from matplotlib.patches import StepPatch
 
 from manyseed.analysis.figures import drawing, scatters
 from manyseed.analysis.figures.drawing import FigureTables
-from manyseed.analysis.figures.margins import candidates, margins
+from manyseed.analysis.figures.margins import alike, candidates, margins, places_of
 from manyseed.analysis.figures.scatters import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
 from manyseed.analysis.questions.margins import EDGES
@@ -94,6 +94,46 @@ def test_of_many_candidates_the_caption_describes_those_that_differ_most():
         min(apart[cell] for cell in told)
         >= max(apart[cell] for cell in apart if cell not in told) - 1e-9
     )
+
+
+def test_runs_alike_are_drawn_as_histograms_where_their_alpha_hat_differs():
+    """RKS24, figure 2: beside NumPy's histograms; the caption has accuracy and churn of both."""
+    table, cells, gaps, runs = table_of_margins()
+    pair = {"alike_near_run": 1, "alike_far_run": 4}
+    bins = [-np.inf, *EDGES, np.inf]
+    share = {}
+    for cell, repeat in runs.select("cell", "repeat_index").unique().rows():
+        own = gaps[runs.filter(cell=cell, repeat_index=repeat)["row"].to_numpy()].astype(float)
+        for column, run in pair.items():
+            others = np.delete(own, run, axis=0).mean(axis=0)
+            for suffix, values in (("", own[run]), ("_loo", others)):
+                name = column.replace("_run", suffix)
+                share[cell, repeat, name] = np.histogram(values, bins)[0] / values.size
+    names = [f"{column.removesuffix('_run')}{end}" for column in pair for end in ("", "_loo")]
+    key = table.select("cell", "repeat_index", "bin").rows()
+    table = table.with_columns(
+        **{column: pl.lit(run, pl.UInt16) for column, run in pair.items()},
+        **{n: pl.Series([share[cell, repeat, n][b] for cell, repeat, b in key]) for n in names},
+    )
+    of_runs = pl.DataFrame(
+        [
+            {"cell": cell, "epoch": 0, "repeat_index": 0, "run_index": run, "alpha_hat": level}
+            | {"accuracy": 0.75, "churn_loo_ensemble": 0.031}
+            for cell, run, level in ((0, 1, 0.01), (0, 4, 0.2), (1, 1, 0.2), (1, 4, 0.1))
+        ]
+    )
+    plot = alike(table, Tables(of_runs, of_runs, of_runs, cells))
+    (axis,) = plot.figure.axes  # in cell 1 the farther run has the smaller α̂
+    for patch, name in zip(axis.patches, names, strict=True):
+        drawn, edges, _ = patch.get_data()
+        first = int(np.argmin(np.abs(places_of(0, len(bins) - 2) - edges[0])))
+        assert drawn == pytest.approx(share[0, 0, name][first : first + len(drawn)])
+        assert drawn.sum() == pytest.approx(1, abs=0.02)
+    assert plot.n == 2
+    for run, level in ((1, "0.010"), (4, "0.200")):
+        told = f"run 0:0:{run} differs by [0-9.]+, accuracy 0.750, churn against the others 0.031"
+        assert re.search(f"{told}, α̂ {level}", plot.caption)
+    assert alike(table.drop("alike_far_run"), Tables(of_runs, of_runs, of_runs, cells)) is None
 
 
 def test_candidates_are_drawn_as_ecdfs_beside_those_of_their_ensembles():
@@ -212,6 +252,11 @@ def test_runs_are_shaded_by_epoch_and_named():
     assert set(plot.marks[0].runs) == {f"0:0:{run}" for run in range(4)}
     (key,) = plot.figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["3", "20"]
+    halves = pl.when(pl.col("run_index") < 2).then(pl.lit("init")).otherwise(pl.lit("batch"))
+    plot = runs_by_epoch(runs.with_columns(vary=halves), tables.repeats, "alpha_hat")
+    titles = [axis.get_title(loc="left") for axis in plot.figure.axes]
+    assert titles == ["data-00 × cnn · batch", "data-00 × cnn · init"]
+    assert set(plot.marks[0].runs) == {"0:0:2", "0:0:3"}
     assert runs_by_epoch(tables.runs, tables.repeats, "alpha_hat") is None
     assert runs_by_epoch(runs.drop("epoch"), tables.repeats, "alpha_hat") is None
 

@@ -106,13 +106,34 @@ def test_pairs_have_the_levels_of_their_two_runs():
     plot = alpha_hat_of_pairs(tables.runs, tables.pairs, tables.repeats)
     (axis,) = plot.figure.axes
     drawn = [dots.get_offsets() for dots in axis.collections]
-    assert [len(dots) for dots in drawn] == [14, 13, 13]
+    assert [len(dots) for dots in drawn] == [10, 10, 10, 10]
     order = found.sort("churn", "larger", "smaller")
-    assert plot.data.rows() == order.select("dataset", "churn", "smaller", "larger").rows()
-    least = order.select("smaller", "larger").rows()[:14]
+    drawn_columns = ("dataset", "vary", "churn", "smaller", "larger")
+    assert plot.data.rows() == order.select(drawn_columns).rows()
+    least = order.select("smaller", "larger").rows()[:10]
     assert np.array(sorted(map(tuple, drawn[0].tolist()))) == pytest.approx(np.array(sorted(least)))
-    assert f"data-00 {order['churn'][13]:.3f}, {order['churn'][26]:.3f}" in plot.caption
+    assert f"data-00 {order['churn'][9]:.3f}, {order['churn'][19]:.3f}" in plot.caption
     assert alpha_hat_of_pairs(tables.runs, tables.pairs.drop("churn"), tables.repeats) is None
+
+
+def test_pairs_have_a_panel_per_source_and_four_ranges_of_all_pairs_of_the_dataset():
+    """RKS, figure 10: sources in panels, quarters of all pairs of a dataset in each."""
+    tables = by_source(with_churn(planted(classifiers=("mlp",), schemes=("none", "a", "b"))))
+    found = of_pairs(tables.runs, tables.pairs, tables.repeats)
+    plot = alpha_hat_of_pairs(tables.runs, tables.pairs, tables.repeats)
+    panels = {axis.get_title(loc="left"): axis for axis in plot.figure.axes}
+    assert list(panels) == [f"data-00 · {source}" for source in ("batch", "init", "init+batch")]
+    quarters = np.array_split(np.sort(found["churn"].to_numpy()), 4)
+    for title, axis in panels.items():
+        own = found.filter(vary=title.rpartition(" ")[2])
+        counts = [len(dots.get_offsets()) for dots in axis.collections]
+        assert sum(counts) == own.height
+        limits = [-1, *(part[-1] for part in quarters[:-1]), 1]
+        for count, low, high in zip(counts, limits[:-1], limits[1:], strict=True):
+            inside = own.filter(pl.col("churn") > low, pl.col("churn") < high).height
+            assert inside <= count <= own.filter(pl.col("churn").is_between(low, high)).height
+    assert "one panel per source of randomness" in plot.caption
+    assert plot.n == found.height
 
 
 def by_source(tables):
@@ -271,6 +292,22 @@ def test_times_are_told_by_quantiles():
         expected = [own.mean(), *np.quantile(own, [0.5, 0.75, 0.95, 0.975, 0.99, 1])]
         assert [float(one) for one in row[2:]] == pytest.approx(expected, abs=6e-4)
     assert times(tables.runs.with_columns(fit_seconds=None)) is None
+
+
+def test_times_are_told_by_classes_of_datasets_that_differ():
+    """MV, runtime considerations: a dataset is as slow as the median of its slowest classifier."""
+    tables = planted(datasets=3, runs=5)
+    each = {("data-00", "mlp"): 2.0, ("data-01", "mlp"): 59.0, ("data-02", "lr-sgd"): 60.0}
+    seconds = [each.get(key, 1.0) for key in tables.runs.select("dataset", "classifier").rows()]
+    table = times(tables.runs.with_columns(fit_seconds=pl.Series(seconds)))
+    assert list(table.heads)[:3] == ["Classifier", "Datasets", "Runs"]
+    found = [(*row[:2], float(row[3])) for row in table.rows]
+    assert found == [
+        *(("lr-sgd", "fast", 1.0), ("lr-sgd", "mid", 1.0), ("lr-sgd", "slow", 60.0)),
+        *(("mlp", "fast", 2.0), ("mlp", "mid", 59.0), ("mlp", "slow", 1.0)),
+    ]
+    assert sum(int(row[2]) for row in table.rows) == tables.runs.height
+    assert "slow below 600 s" in table.legend
 
 
 def test_repeats_have_their_means_and_ranges_of_consistency():

@@ -119,6 +119,8 @@ def test_a_value_outside_the_space_is_refused_with_the_range(classifier, overrid
         ("relative:.10", "relative:0.1"),
         ("relative:9e-1", "relative:0.9"),
         ("absolute:2e-1:scaled", "absolute:0.2:scaled"),
+        ("absolute:2e-1:scaled:1", "absolute:0.2:scaled"),
+        ("absolute:2e-1:scaled:010", "absolute:0.2:scaled:10"),
     ],
 )
 def test_a_scheme_has_one_spelling(written, normal):
@@ -139,6 +141,10 @@ def test_a_scheme_has_one_spelling(written, normal):
         ("relative:a", "0 < P < 1"),
         ("relative:0.1:scale", "optionally followed by :scaled"),
         ("relative:0.1:scaled:scaled", "0 < P < 1"),
+        ("relative:0.1:scaled:0", "N a whole number from 1 to 1000"),
+        ("relative:0.1:scaled:1.5", "N a whole number from 1 to 1000"),
+        ("relative:0.1:scaled:10:10", "0 < P < 1"),
+        ("relative:0.1:scale:10", "optionally followed by :scaled"),
         ("sig-digit:0.5", "whole number from 0 to 15"),
         ("sig-digit:-1", "whole number from 0 to 15"),
         ("sig-digit:16", "whole number from 0 to 15"),
@@ -301,6 +307,21 @@ def test_scaled_expects_one_categorical_change_a_run(classifier, scheme):
         for run in draws(classifier, values, scheme, 4000)
     ]
     assert abs(np.mean(changes) - 1) < 4 * np.std(changes) / math.sqrt(len(changes))
+
+
+@pytest.mark.parametrize("runs", [2, 10])
+def test_scaled_expects_one_categorical_change_in_so_many_runs(runs):
+    """MV's note, per repeat: of its runs, one categorical change is expected in all together."""
+    values = anchors("lr-sgd")
+    kinds = [h for h in SPACES["lr-sgd"] if isinstance(h, Categorical)]
+    seen = draws("lr-sgd", values, f"relative:0.1:scaled:{runs}", 4000)
+    changes = [sum(run[h.name] != values[h.name] for h in kinds) for run in seen]
+    of_repeats = np.add.reduceat(changes, range(0, 4000, runs))
+    assert abs(np.mean(of_repeats) - 1) < 4 * np.std(of_repeats) / math.sqrt(len(of_repeats))
+    chance = 1 / runs / sum(1 - 1 / len(h.levels) for h in kinds)  # of one re-draw, by hand
+    for hparam in kinds:
+        moved = sum(run[hparam.name] != values[hparam.name] for run in seen)
+        assert binomtest(moved, 4000, chance * (1 - 1 / len(hparam.levels))).pvalue > 1e-4
 
 
 def test_hparams_are_perturbed_independently():

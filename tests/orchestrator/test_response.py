@@ -344,13 +344,19 @@ def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
     assert after.drop("excluded").equals(responses.drop("excluded"))
     said = json.loads(pl.read_parquet_metadata(sweep.paths.table("cmi"))["conventions"])
     assert (said["given"], said["least_train_accuracy"]) == (["depth"], 0.0)
+    assert not sweep.results["cmi"]["measure"].str.contains(" intra ").any()
     strict = more.replace("least_train_accuracy = 0.0", "least_train_accuracy = 1.0")
+    strict += "combine = true\n"  # PRC, tables 4 to 9
     plan_sweep(write(tmp_path / "r.toml", strict), sweep.directory)
     sweep.analyze(Options(resamples=5))
     learned = sweep.results["responses"].filter(transform="rotate:90")
     assert learned["excluded"].to_list() == (learned["train_accuracy"] < 1).to_list()
     assert not sweep.results["responses"].filter(transform="intra")["excluded"].any()
     assert learned["excluded"].sum() >= before
+    combined = sweep.results["cmi"].filter(pl.col("measure") == "npca(gi intra 0, gi intra 1)")
+    assert combined.select("transform", "layer", "n_models").rows() == [("intra", 0, 8)]
+    assert inside("report", sweep.directory)[0] == 0
+    assert "npca(gi intra 0, gi intra 1)" in sweep.paths.report.read_text()
 
 
 def test_what_is_given_decides_what_cmi_conditions_on(tmp_path):

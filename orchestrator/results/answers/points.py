@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, compare, hanging, hangs
+from manyseed.analysis.questions.crossed import flips
 from manyseed.analysis.questions.points import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer
 from manyseed.orchestrator.asking.averaging import require_confidence
@@ -57,7 +58,10 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     with results.damage_named(POINTS):
         rows = results.scan(POINTS)
         rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
-        return answer(rows, with_files(by_point(rows), results), limit)
+        found = answer(rows, with_files(by_point(rows), results), limit)
+        cells = rows.select("cell").unique()
+        pairs = results.scan("pairs").join(cells, on="cell", how="semi").collect()
+    return [*found, *(flips(pairs) if "churn" in pairs.columns else ())]
 
 
 def verdicts(

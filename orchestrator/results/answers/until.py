@@ -1,4 +1,4 @@
-"""Train a sweep in blocks of runs until the mean accuracy of each cell is known well enough.
+"""Train a sweep in blocks of runs until accuracies are known, or all ensembles are alike.
 
 Question and decisions are recorded beside the results. All of them follow from the predictions, so
 that an interrupted `until` continues where it stopped.
@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Protocol, get_args
 
 import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.ensembles import DRAWS, Closeness, closeness
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, Decision, Real, decide
 from manyseed.analysis.questions.intervals import SKEWED
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.tables.rows import IS_CROSSED
+from manyseed.analysis.tables.rows import IS_CROSSED, of_cells
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import named
-from manyseed.orchestrator.computing.tables import read_results
-from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.computing.ensembles import for_alpha
+from manyseed.orchestrator.computing.inputs import KEY, Held
+from manyseed.orchestrator.computing.tables import read_analysis, read_results, without_own
+from manyseed.orchestrator.conditions import at_one_snapshot, chosen
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -40,6 +43,9 @@ from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.submissions.requirements import require_code
 from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey
+from manyseed.slurm import local
+
+Metric = Literal["accuracy", "alpha_hat"]
 
 MOST = 200  # most runs of a cell on each test set, by default
 
@@ -52,6 +58,15 @@ class Target:
     confidence: float
     first: int
     block: int
+    metric: Metric = "accuracy"
+
+    @property
+    def words(self) -> str:
+        """The question in short."""
+        of = f"± {self.half_width:g}"
+        if self.metric == "alpha_hat":
+            of = f"α̂ ≤ {self.half_width:g} of ensembles"
+        return f"{of} at {100 * self.confidence:g} %, blocks of {self.block}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +83,12 @@ class CellEstimate:
         Number of test sets, over which each run's accuracy is averaged.
     planned : int
         Runs planned on each test set.
-    decision : Decision
+    decision : Decision or Closeness
+        On its mean accuracy, or on its ensembles.
     state : str
         ``enough``, ``most`` (the most runs allowed are not enough), ``identical`` (nothing varies,
-        so that one run says it all), or ``more`` (more runs are needed).
+        so that one run says it all), ``untold`` (further runs cannot tell), or ``more`` (more runs
+        are needed).
     """
 
     cell: int
@@ -79,7 +96,7 @@ class CellEstimate:
     name: str
     repeats: int
     planned: int
-    decision: Decision
+    decision: Decision | Closeness
     state: str
 
     @property
@@ -88,6 +105,17 @@ class CellEstimate:
         decided = self.decision
         if self.state == "identical":
             return "All runs on a test set are the same model: further runs add nothing."
+        more = "the most allowed are not enough" if self.state == "most" else "more are needed"
+        if isinstance(decided, Closeness):
+            if decided.enough:
+                held = math.floor(1000 * decided.share) / 10
+                return (
+                    f"{decided.words}: {decided.runs:,} runs are enough. At least {held:.1f} % of "
+                    "all such ensembles of these runs are close (at all looks); other runs may "
+                    "differ more."
+                )
+            end = "" if decided.untold else f" ({self.planned:,} planned): {more}"
+            return f"{decided.words}{end}."
         mean = decided.mean
         level = "accuracy not known yet" if math.isnan(mean) else f"accuracy {mean:.4f}"
         sets = "1 test set" if self.repeats == 1 else f"{self.repeats:,} test sets"
@@ -97,13 +125,12 @@ class CellEstimate:
         if math.isfinite(decided.half_width):
             level += f", known to ± {decided.half_width:.2g} after {decided.runs:,} runs"
         about = f"; it takes about {decided.predicted:,}" if decided.predicted else ""
-        more = "the most allowed are not enough" if self.state == "most" else "more are needed"
         return f"{level} ({self.planned:,} planned): {more}{about}."
 
     def values(self) -> dict[str, object]:
         """Return all of it as JSON values: unknown numbers are null."""
         decision = {
-            name: value if value is None or math.isfinite(value) else None
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self.decision).items()
         }
         return asdict(self) | {"decision": decision, "words": self.words}
@@ -138,24 +165,26 @@ def until(
     *,
     train: Callable[[str | None], object],
     analyze: Callable[[], object],
+    metric: Metric = "accuracy",
     confidence: float = CONFIDENCE,
     most: int = MOST,
     block: int = BLOCK,
     where: str | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> list[CellEstimate]:
-    """Train blocks of runs until the mean accuracy of each cell is known to ± `half_width`.
+    """Train blocks of runs until accuracies are known, or ensembles are close.
 
     Parameters
     ----------
     paths : SweepPaths
     half_width : float
-        Half-width of the interval of a cell's mean accuracy over seeds and its test sets.
+        Half-width of the interval of a cell's mean accuracy over seeds and its test sets; with
+        `metric` alpha_hat, the largest α̂ that an ensemble may have.
     train : callable
         Trains the missing runs of cells that meet an SQL condition (None: of all), and waits.
     analyze : callable
         Analyses finished runs.
-    confidence, most, block, where
+    metric, confidence, most, block, where
         As in `ask_until`.
     tell : callable
         Called with a message before each step.
@@ -165,7 +194,7 @@ def until(
     list of Answered
         By cell.
     """
-    asked = checked(half_width, confidence, block, most)
+    asked = checked(half_width, confidence, block, most, metric)
     _report_other_question(paths, asked, tell)
     while True:
         cells = _wanted(paths, where)
@@ -190,6 +219,7 @@ def preview(
     paths: SweepPaths,
     half_width: float,
     *,
+    metric: Metric = "accuracy",
     confidence: float = CONFIDENCE,
     most: int = MOST,
     block: int = BLOCK,
@@ -199,10 +229,10 @@ def preview(
 
     Parameters
     ----------
-    paths, half_width, confidence, most, block, where
+    paths, half_width, metric, confidence, most, block, where
         As in `until`.
     """
-    asked = checked(half_width, confidence, block, most)
+    asked = checked(half_width, confidence, block, most, metric)
     wanted, answers = _first(_wanted(paths, where), asked), []
     if not wanted:
         answers = look(paths, asked, most, where)
@@ -229,19 +259,24 @@ def _report_other_question(paths: SweepPaths, asked: Target, tell: Callable[[str
     before = recorded(paths)
     if before is not None and before.asked != asked:
         tell(
-            f"Another question was asked before (± {before.asked.half_width:g} at "
-            f"{100 * before.asked.confidence:g} %, blocks of {before.asked.block}): intervals are "
-            "valid only for a question chosen without looking at the results."
+            f"Another question was asked before ({before.asked.words}): intervals are valid only "
+            "for a question chosen without looking at the results."
         )
 
 
-def checked(half_width: float, confidence: float, block: int, most: int) -> Target:
+def checked(
+    half_width: float, confidence: float, block: int, most: int, metric: Metric = "accuracy"
+) -> Target:
     """Return the question that options of `until` ask; raise a UserError for invalid ones."""
-    require_half_width("--until", half_width, "accuracy")
+    given("--metric", metric, Option(words=get_args(Metric)))
+    if metric == "alpha_hat":
+        given("--until", half_width, Option(kind=float, above=0, below=1))
+    else:
+        require_half_width("--until", half_width, "accuracy")
     require_confidence(confidence)
     for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
         given(option, int(value), Option(kind=int, least=least, most=60_000))
-    return Target(half_width, confidence, FIRST, block)
+    return Target(half_width, confidence, FIRST, block, metric)
 
 
 def look(
@@ -259,6 +294,31 @@ def look(
         An SQL condition over the cells of the plan.
     """
     cells = _wanted(paths, where)
+    decisions = _of_ensembles if asked.metric == "alpha_hat" else _of_accuracy
+    by_cell = decisions(paths, cells, asked)
+    answers = []
+    for row in cells.iter_rows(named=True):
+        decision = by_cell[row["cell"]]
+        state = "more"
+        if row["identical"]:
+            state = "identical"
+        elif decision.enough:
+            state = "enough"
+        elif isinstance(decision, Closeness) and decision.untold:
+            state = "untold"
+        elif _next_look(decision.runs, asked) > most:
+            state = "most"
+        name = named(cells.filter(cell=row["cell"]), cells)
+        answers.append(
+            CellEstimate(
+                row["cell"], row["cell_id"], name, row["repeats"], row["runs"], decision, state
+            )
+        )
+    return answers
+
+
+def _of_accuracy(paths: SweepPaths, cells: pl.DataFrame, asked: Target) -> dict[int, Decision]:
+    """Decide on the mean accuracy of each cell."""
     results = read_results(paths)
     columns = ("cell", "repeat_index", "run_index", "accuracy")
     table = results.scan("runs")
@@ -269,12 +329,12 @@ def look(
         results.scan("repeats").group_by("cell").agg(pl.col("n_test").min()).collect().rows()
     )
     by_cell = runs.partition_by("cell", as_dict=True)
-    answers = []
+    decided = {}
     for row in cells.iter_rows(named=True):
         values = means(by_cell.get((row["cell"],), runs.clear()), row["repeats"])
         # accuracy moves in steps of 1 / n_test; averaging over test sets shrinks their effect
         step = 1 / (points.get(row["cell"], 1) * math.sqrt(row["repeats"]))
-        decision = decide(
+        decided[row["cell"]] = decide(
             values,
             asked.half_width,
             confidence=asked.confidence,
@@ -282,20 +342,38 @@ def look(
             block=asked.block,
             step=step,
         )
-        state = "more"
-        if row["identical"]:
-            state = "identical"
-        elif decision.enough:
-            state = "enough"
-        elif _next_look(decision.runs, asked) > most:
-            state = "most"
-        name = named(cells.filter(cell=row["cell"]), cells)
-        answers.append(
-            CellEstimate(
-                row["cell"], row["cell_id"], name, row["repeats"], row["runs"], decision, state
-            )
+    return decided
+
+
+def _of_ensembles(paths: SweepPaths, cells: pl.DataFrame, asked: Target) -> dict[int, Closeness]:
+    """Decide on the ensembles of each cell, drawn from its repeat with the most runs."""
+    whole, inputs = read_results(paths).of_analysis(KEY), Held(paths).inputs
+    analysed = at_one_snapshot(whole.cells.lazy(), pl.lit(value=True)).collect()
+    options = replace(without_own(read_analysis(paths)[0]), close=asked.half_width)
+    nothing = Closeness(0, None, 0, 0.0, asked.half_width, math.nan)
+    decided = {}
+    for cell, identical in cells.select("cell", "identical").rows():
+        own = analysed.filter(cell=cell)
+        if identical or own.is_empty():
+            decided[cell] = nothing
+            continue
+        tables = of_cells(whole, own)
+        runs = int(tables.repeats["n_distinct"].to_numpy().max())
+        (drawn,) = for_alpha(
+            paths, tables, own, options, None, DRAWS, local.available_cores(), 0.95, inputs
+        ).values()
+        if drawn.table.is_empty():
+            decided[cell] = replace(nothing, runs=runs, untold=drawn.answers[0].reason)
+            continue
+        decided[cell] = closeness(
+            drawn.table,
+            (runs - asked.first) // asked.block + 1,
+            runs=runs,
+            level=asked.half_width,
+            epsilon=options.epsilon,
+            confidence=asked.confidence,
         )
-    return answers
+    return decided
 
 
 def means(runs: pl.DataFrame, repeats: int) -> Real:
@@ -405,6 +483,7 @@ def ask_until(
     sweep: TrainableSweep,
     half_width: float,
     *,
+    metric: Metric = "accuracy",
     confidence: float = CONFIDENCE,
     most: int = MOST,
     block: int = BLOCK,
@@ -417,14 +496,18 @@ def ask_until(
     """Train blocks of runs until accuracies are known precisely, and say what is known.
 
     Blocks of runs are planned, trained and analysed until the mean accuracy of each cell has that
-    precision, by an interval that holds at every look. Runs are only added, and the same command
-    continues after an interruption.
+    precision, by an interval that holds at every look; or, with alpha_hat, until all ensembles
+    drawn from each cell have at most that α̂. Runs are only added, and the same command continues
+    after an interruption.
 
     Parameters
     ----------
     sweep : Sweep
     half_width : float
         Train more runs until accuracies are known this precisely (±).
+    metric : str
+        accuracy; or alpha_hat: until all ensembles of a size, drawn from half of the runs, have at
+        most this α̂ against the other half.
     confidence : float
         Probability that all intervals of a cell hold at once.
     most : int
@@ -444,6 +527,7 @@ def ask_until(
         Called with a message before each step.
     """
     asked: dict[str, Any] = {
+        "metric": metric,
         "confidence": confidence,
         "most": most,
         "block": block,

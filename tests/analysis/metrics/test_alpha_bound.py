@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 from manyseed.analysis.alphahat.references import Reference, interpolated_stars
 from manyseed.analysis.alphahat.resampling import bootstraps, disjoint_halves, generator
@@ -94,3 +95,33 @@ def test_in_paper_mode_the_level_need_not_be_on_its_grid():
     assert level not in (0.05, 0.075, 0.1)
     found = analysed(margin, alpha_mode="paper", alpha_level=level).runs["alpha_hat_rejected"][0]
     assert found == (exact > level).mean() > 0
+
+
+def test_the_test_of_corollary_1_is_at_delta_and_delta_b():
+    """RKS, corollary 1: beside loops over the resamples; where there is no δ_b there is no test."""
+    margin = np.random.default_rng(4).normal(size=(4, 200)).astype(np.float32)
+    margin[0] += 1.2
+    margin[1] += 0.5
+    found = analysed(margin)
+    drawn = disjoint_halves(generator(7, "alpha_hat", "0f" * 16, 0), 200, B)
+    shares = []
+    for k in range(4):
+        others = np.delete(margin, k, axis=0)
+        limit = dkw_threshold(100, 0.01) + math.sqrt(math.log(2 * 3 / 0.01) / 200)
+        shares.append(
+            np.mean(
+                [
+                    ks_2samp(
+                        margin[k][drawn.candidate[b] == 1],
+                        others[:, drawn.reference[b] == 1].ravel(),
+                    ).statistic
+                    > limit
+                    for b in range(B)
+                ]
+            )
+        )
+    assert found.runs["ks_rejected_average"].to_list() == pytest.approx(shares)
+    assert 0 < shares[0] < 1
+    assert found.runs["ks_rejected"][0] == 1
+    without = analysed(margin, alpha_reference="loo_ensemble")
+    assert without.runs["ks_rejected_average"].null_count() == 4

@@ -13,6 +13,7 @@ from manyseed.analysis import NoModule
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics import custom
+from manyseed.analysis.metrics.formulas import phi, yule_q
 from manyseed.analysis.metrics.metric import BETTER, better
 from manyseed.analysis.metrics.registry import METRICS, select
 from manyseed.analysis.options import Options
@@ -66,6 +67,83 @@ def test_a_function_gives_a_column(kept):
     assert tables.runs["widest"].to_list() == np.abs(gap).max(axis=1).tolist()
     assert tables.repeats["widest_max"][0] == np.abs(gap[:3]).max()
     assert custom.load(f"{HERE}:widest").runs[0].meaning == "Largest margin."
+
+
+def differing(one, other, y_true):
+    """Points that differ."""
+    return int((one != other).sum())
+
+
+def half_broken(one, other, y_true):
+    if one is not other and (one != other).mean() >= 0:
+        raise RuntimeError("no")
+
+
+def two_numbers(one, other, y_true):
+    return np.array([1.0, 2.0])
+
+
+for of_two in (differing, half_broken, two_numbers):
+    of_two.pairs = True
+
+
+@pytest.mark.parametrize("block_bytes", [1, 64_000_000])
+def test_a_function_of_two_runs_gives_a_column_of_pairs(kept, block_bytes):
+    """φ and Q beside NumPy's correlation and a count of the four cases."""
+    ours = "manyseed.analysis.metrics.formulas"
+    names = (f"{HERE}:differing", f"{ours}:phi", f"{ours}:yule_q")
+    options = Options(metrics=("agreement", *names), block_bytes=block_bytes)
+    found = compute([analyze_group(predictions(*kept), options)], scheduler="synchronous")[0]
+    score, y_true, runs = kept
+    label = (score[:, 0, :, 1] >= score[:, 0, :, 0]).astype(int)
+    place = {run: k for k, run in enumerate(runs.select("repeat_index", "run_index").rows())}
+    assert found.pairs.height == 6
+    for row in found.pairs.iter_rows(named=True):
+        repeat = row["repeat_index"]
+        one, other = (label[place[repeat, row[f"run_{end}"]]] for end in "ij")
+        right, too = one == y_true[repeat], other == y_true[repeat]
+        a, d = (right & too).sum(), (~right & ~too).sum()
+        b, c = (right & ~too).sum(), (~right & too).sum()
+        assert row["differing"] == row["churn_points"]
+        assert row["phi"] == pytest.approx(np.corrcoef(right, too)[0, 1])
+        assert row["yule_q"] == pytest.approx((a * d - b * c) / (a * d + b * c))
+        assert row["ec_global"] == pytest.approx(d / 20)
+    first = found.pairs.filter(repeat_index=0)["differing"]
+    assert found.repeats["differing_max"][0] == first.max()
+    assert found.repeats["differing_range"][0] == first.max() - first.min()
+
+
+@pytest.mark.parametrize("block_bytes", [1, 64_000_000])
+@pytest.mark.parametrize(
+    ("function", "most", "reason"),
+    [
+        ("half_broken", 200, "failed with RuntimeError: no"),
+        ("two_numbers", 200, "returned shape (2,); one number is needed"),
+        (
+            "differing",
+            2,
+            "needs the pairs of its runs, listed of up to 2 runs (max_pair_runs), and there are 3",
+        ),
+    ],
+)
+def test_a_function_of_two_runs_that_fails_costs_itself_alone(
+    kept, function, most, reason, block_bytes
+):
+    options = Options(
+        metrics=("agreement", f"{HERE}:{function}"), max_pair_runs=most, block_bytes=block_bytes
+    )
+    found = compute([analyze_group(predictions(*kept), options)], scheduler="synchronous")[0]
+    assert dict(found.failures) == {f"{HERE}:{function}": reason}
+    assert found.pairs[function].null_count() == found.pairs.height
+    assert found.repeats["churn_mean"].null_count() == 0
+
+
+def test_pairs_of_constant_runs_have_no_correlation():
+    y_true = np.array([0, 1, 0, 1])
+    for measure in (phi, yule_q):
+        assert np.isnan(measure(y_true, y_true, y_true))
+    with pytest.raises(ValueError, match="a function of two runs is a metric of their labels"):
+        custom.probe_needs(f"{HERE}:differing")
 
 
 def test_what_was_not_kept_is_said(kept):

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.special import expit, softmax
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
@@ -96,6 +96,9 @@ def test_columns_are_those_of_loops(n_classes, keep, kind):
         assert row["misclassification_auroc_entropy"] == pytest.approx(
             roc_auc_score(wrong, entropy), abs=1e-6
         )
+        for name, order in (("", -p.max(axis=1)), ("_entropy", entropy)):
+            found = row[f"misclassification_aupr{name}"]
+            assert found == pytest.approx(average_precision_score(wrong, order), abs=1e-5)
         assert kind == "ovr" or row["temperature"] > 1  # scores are twice what they should be
         assert row["temperature_bounded"] == 0
         assert 0 < row["cll_split_sd"] < 0.1

@@ -12,7 +12,7 @@ from scipy import stats
 
 from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.comparison import Side, compare
-from manyseed.analysis.questions.crossed import Crosses
+from manyseed.analysis.questions.crossed import Crosses, flips, places
 from manyseed.analysis.questions.effects import EFFECTS, comparisons
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
 from manyseed.analysis.questions.variance import (
@@ -301,3 +301,39 @@ def test_a_comparison_needs_a_full_cross_for_an_interval_over_seeds():
     assert same.difference == pytest.approx(-1)
     lacking = compare([part], [whole], paired=False)
     assert (lacking.seeds, lacking.no_seeds) == (None, "not all runs of a cross are there")
+
+
+@pytest.mark.parametrize("vary", ["init*batch", "init*batch*train"])
+def test_flips_by_source_are_the_planted_split(vary):
+    """Of 1,000 points, values of each source decide some alone: beside loops over all pairs."""
+    sources = vary.split("*")
+    k, rng = 3, np.random.default_rng(0)
+    sizes = dict(zip(sources, (300, 100, 50), strict=False))
+    runs = places(len(sources), k)
+    label = np.zeros((len(runs), 1000), int)
+    start = 0
+    for axis, size in enumerate(sizes.values()):
+        drawn = rng.integers(0, 2, (k, size))
+        label[:, start : start + size] = drawn[[run[axis] for run in runs]]
+        start += size
+    rows, alone, apart = [], {name: [] for name in sources}, []
+    for i, one in enumerate(runs):
+        for j in range(i + 1, len(runs)):
+            churn = float((label[i] != label[j]).mean())
+            rows.append((0, 0, i, j, "toy", "mlp", vary, churn))
+            differing = [s for s, a, b in zip(sources, one, runs[j], strict=True) if a != b]
+            if len(differing) == 1:
+                alone[differing[0]].append(churn)
+            elif len(differing) == len(sources):
+                apart.append(churn)
+    names = ("cell", "repeat_index", "run_i", "run_j", "dataset", "classifier", "vary", "churn")
+    (found,) = flips(pl.DataFrame(rows, schema=names, orient="row"))
+    shares = {row["source"]: row["share"] for row in found.rows}
+    expected = {name: np.mean(own) / np.mean(apart) for name, own in alone.items()}
+    assert shares == pytest.approx(expected)
+    for name, size in sizes.items():  # sources that do not act together: shares add up
+        assert shares[name] == pytest.approx(size / sum(sizes.values()), abs=0.08)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert found.headline.startswith(f"Of the flips seen of mlp on toy, {vary}: init by itself ")
+    plain = pl.DataFrame(rows, schema=names, orient="row").with_columns(vary=pl.lit("init"))
+    assert not [*flips(plain)]

@@ -158,6 +158,8 @@ def test_equal_curves_are_worth_their_own_size():
 def test_areas_of_misclassification_are_not_compared():
     with pytest.raises(Refused, match="not comparable between models"):
         check("misclassification_auroc")
+    with pytest.raises(Refused, match="not comparable between models"):
+        check("misclassification_aupr")
     with pytest.raises(Refused, match="allowed: cll"):
         check("accuracy")
 

@@ -146,6 +146,53 @@ def test_candidates_stand_beside_the_average_of_all_others(block_bytes, monkeypa
     assert found.filter(repeat_index=0)["furthest_run"][0] == 3
 
 
+def alike_slow(values, y_true):
+    """All pairs, in loops: those within one point in both; the first of the largest difference."""
+    n_runs, n_test = values.shape
+    facts = []
+    for k in range(n_runs):
+        others = np.delete(values, k, axis=0).mean(axis=0)
+        apart = np.abs(ecdf(values[[k]], EDGES) - ecdf(others[None], EDGES)).max()
+        label = values[k] >= 0
+        facts.append((int((label == y_true).sum()), int((label != (others >= 0)).sum()), apart))
+    best, found = 0.0, None
+    for i in range(n_runs):
+        for j in range(i + 1, n_runs):
+            near = all(
+                abs(facts[i][f] - facts[j][f]) <= max(1, int(0.005 * n_test)) for f in (0, 1)
+            )
+            gap = abs(facts[i][2] - facts[j][2])
+            if near and round(gap * n_test) > round(best * n_test):
+                best, found = gap, sorted((i, j), key=lambda k: facts[k][2])
+    return found
+
+
+@pytest.mark.parametrize("block_bytes", [OPTIONS.block_bytes, 3 * 60 * 4])
+def test_two_runs_alike_in_accuracy_and_churn_stand_beside_theirs(block_bytes, monkeypatch):
+    """RKS24, figure 2: one run is twice as sure, with the labels of another."""
+    monkeypatch.setattr(margins, "PART_RUNS", 2)
+    runs = regular(1, 2, 7)
+    score, y_true = noisy(np.random.default_rng(6), runs, 60)
+    of = predictions(score, y_true, runs)
+    margin = (score[..., 1] - score[..., 0]).copy()
+    margin[:7] = margin[0] + 0.2 * np.random.default_rng(7).normal(size=margin[:7].shape)
+    margin[3] = 6 * margin[1]
+    found = counted(replace(of, margin=margin), Options(block_bytes=block_bytes))
+    for repeat in range(2):
+        values = margin[repeat * 7 : repeat * 7 + 7, 0].astype(float)
+        wanted = alike_slow(values, y_true[repeat])
+        own = found.filter(repeat_index=repeat)
+        told = [own[f"alike_{end}_run"][0] for end in ("near", "far")]
+        assert told == (wanted or [None, None])
+        for name, run in zip(("alike_near", "alike_far"), wanted or (), strict=False):
+            others = np.delete(values, run, axis=0).mean(axis=0)
+            at = own.filter(pl.col("high").is_not_null())
+            for column, which in ((name, values[run]), (f"{name}_loo", others)):
+                shares = at[column].cum_sum().to_numpy()
+                assert shares == pytest.approx(ecdf(which[None], at["high"].to_numpy())[0])
+    assert found.filter(repeat_index=0)["alike_far_run"][0] == 3
+
+
 def test_no_candidates_of_two_runs_or_many_classes_or_infinite_margins():
     runs = regular(1, 1, 2)
     score, y_true = noisy(np.random.default_rng(5), runs, 60)

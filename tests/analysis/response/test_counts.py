@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.response import cmi, gi, oriented
-from manyseed.analysis.response.corpora import FEWEST_MODELS, excluded, information
+from manyseed.analysis.response.corpora import CORPUS, FEWEST_MODELS, excluded, information
 from manyseed.analysis.response.curves import Answers, repeat_curves, run_curves, scores
 
 PAIR, SIGNED = np.linspace(0, 0.5, 3), np.linspace(-90, 90, 5)
@@ -203,3 +203,84 @@ def test_without_varying_hparams_the_empty_set_alone_is_given():
     models = planted().with_columns(hparam_depth=pl.lit(1), hparam_width=pl.lit(1))
     found = information(models, HPARAMS, permutations=0)
     assert set(found["given"]) == {"nothing"}
+
+
+def over_responses(layers=(0, 1)):
+    """Four responses of the same models, with scores of their own."""
+    parts = []
+    for number, (transform, layer) in enumerate(
+        (t, layer) for t in ("inter", "intra") for layer in layers
+    ):
+        own, rng = planted(runs=2), np.random.default_rng(number)
+        parts.append(
+            own.with_columns(
+                transform=pl.lit(transform),
+                layer=pl.lit(layer, pl.UInt8),
+                gi=pl.col("gap") + pl.Series(rng.normal(0, 0.05 + 0.02 * number, own.height)),
+                pal=pl.Series(50 + rng.normal(0, 3, own.height)),
+            )
+        )
+    signed = planted(runs=2, signed=True).with_columns(transform=pl.lit("rotate:90"))
+    return pl.concat([*parts, signed]).sample(fraction=1, shuffle=True, seed=1)
+
+
+def test_scores_are_combined_over_transforms_and_layers():
+    """PRC, tables 4 to 9: beside measures that are put together by hand, model by model."""
+    models = over_responses()
+    plain = information(models, HPARAMS, permutations=20)
+    found = information(models, HPARAMS, permutations=20, across=True)
+    pair = pl.col("measure").str.contains(r" (intra|inter) |\(all ")
+    assert found.filter(~pair).sort(*CORPUS, "measure").equals(plain.sort(*CORPUS, "measure"))
+    added = found.filter(pair)
+    assert set(added.select("transform", "layer").rows()) == {("intra", 0)}
+    assert added["n_models"].unique().to_list() == [24]
+    by = {row["measure"]: row for row in added.iter_rows(named=True)}
+    gis = [f"gi {t} {layer}" for t in ("intra", "inter") for layer in (0, 1)]
+    pals = [name.replace("gi", "pal") for name in gis]
+    mix = "end_accuracy intra 0"
+    named = [(a, b) for i, a in enumerate(gis) for b in gis[i + 1 :]]
+    named += [(one, mix) for one in gis[1:]] + [(gis[0], pal) for pal in pals]
+    named += [(pals[0], pal) for pal in pals[1:]]
+    ways = ("avg", "prod", "prod+avg", "rank", "pca", "npca")
+    whole = {f"{by}(all {x})" for by in ("pca", "npca") for x in ("gi", "pal", "gi and pal")}
+    assert set(by) == {f"{way}({', '.join(two)})" for two in named for way in ways} | whole
+    key = ["run_index", *HPARAMS]
+    tables = {
+        (t, layer): {
+            tuple(row[name] for name in key): row
+            for row in models.filter(transform=t, layer=layer).iter_rows(named=True)
+        }
+        for t in ("intra", "inter")
+        for layer in (0, 1)
+    }
+    each: dict[str, list[float]] = {"avg": [], "prod": []}
+    for run in (0, 1):
+        order = [one for one in sorted(tables["intra", 0]) if one[0] == run]
+        one = [tables["intra", 0][model]["gi"] for model in order]
+        other = [1 - tables["inter", 1][model]["pal"] / 84 for model in order]
+        gap = [tables["intra", 0][model]["gap"] for model in order]
+        given = {name: [m[1 + place] for m in order] for place, name in enumerate(HPARAMS)}
+        for way, both in (
+            ("avg", [(a + b) / 2 for a, b in zip(one, other, strict=True)]),
+            ("prod", [a * b for a, b in zip(one, other, strict=True)]),
+        ):
+            each[way].append(cmi(both, gap, given, permutations=0).cmi)
+    for way, values in each.items():
+        row = by[f"{way}(gi intra 0, pal inter 1)"]
+        assert row["cmi"] == pytest.approx(np.mean(values))
+        assert row["cmi_sd"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_what_a_model_lacks_is_in_no_combination():
+    models = over_responses(layers=(0,)).with_columns(
+        pal=pl.when(transform="inter", run_index=0).then(None).otherwise("pal")
+    )
+    found = information(models, HPARAMS, permutations=0, across=True)
+    both = found.filter(measure="avg(pal intra 0, pal inter 0)")
+    assert both["n_corpora"].to_list() == [1]  # the seed that has it
+    assert found.filter(measure="avg(gi intra 0, gi inter 0)")["n_corpora"].to_list() == [2]
+    every = found.filter(pl.col("measure").str.contains("(all", literal=True))  # of two, the pair
+    assert every.select("measure", "n_corpora").rows() == [
+        ("pca(all gi and pal)", 1),
+        ("npca(all gi and pal)", 1),
+    ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import features
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.packages import torchvision
@@ -108,6 +111,104 @@ def test_swin_takes_its_state_dict(tmp_path, monkeypatch):
     with torch.no_grad():
         logits = model.eval()(features.as_expected(real, images))
         torch.testing.assert_close(model.head(torch.tensor(found)), logits, rtol=1e-3, atol=1e-4)
+
+
+def as_hugging_face_names_it(state):
+    """Return torchvision's state dict as `transformers` 4 saves a SwinForImageClassification."""
+    found = {}
+    for name, values in state.items():
+        match name.split("."):
+            case ["features", "0", "0", kind]:
+                found[f"swin.embeddings.patch_embeddings.projection.{kind}"] = values
+            case ["features", "0", "2", kind]:
+                found[f"swin.embeddings.norm.{kind}"] = values
+            case ["features", place, "reduction" | "norm" as part, *kind]:
+                stage = int(place) // 2 - 1
+                found[".".join([f"swin.encoder.layers.{stage}.downsample.{part}", *kind])] = values
+            case ["features", place, block, *rest]:
+                of = f"swin.encoder.layers.{int(place) // 2}.blocks.{block}"
+                match rest:
+                    case ["norm1" | "norm2" as norm, kind]:
+                        side = "before" if norm == "norm1" else "after"
+                        found[f"{of}.layernorm_{side}.{kind}"] = values
+                    case ["attn", "qkv", kind]:
+                        for part, third in zip(
+                            ("query", "key", "value"), values.chunk(3), strict=True
+                        ):
+                            found[f"{of}.attention.self.{part}.{kind}"] = third
+                    case ["attn", "proj", kind]:
+                        found[f"{of}.attention.output.dense.{kind}"] = values
+                    case ["attn", "relative_position_bias_table"]:
+                        found[f"{of}.attention.self.relative_position_bias_table"] = values
+                    case ["mlp", "0", kind]:
+                        found[f"{of}.intermediate.dense.{kind}"] = values
+                    case ["mlp", "3", kind]:
+                        found[f"{of}.output.dense.{kind}"] = values
+            case ["norm", kind]:
+                found[f"swin.layernorm.{kind}"] = values
+            case ["head", kind]:
+                found[f"classifier.{kind}"] = values
+    return found
+
+
+def safetensors(state):
+    """Return a file of safetensors: the header's size in 8 bytes, the header, the numbers."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, values in state.items():
+        raw = values.contiguous().numpy().tobytes()
+        places = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": places}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+def test_swin_of_hugging_faces_cache_is_torchvision_s(tmp_path, monkeypatch, file):
+    """Only of the revision main, never downloaded; and of a file, wherever it is."""
+    build = partial(
+        torchvision("torchvision.models.swin_transformer").SwinTransformer,
+        [4, 4], 12, [1, 2], [2, 4], [7, 7], num_classes=5,
+    )  # fmt: skip
+    real = features.Backbone(build, "head", 56, "bicubic", width=24)
+    monkeypatch.setitem(features.BACKBONES, "swin_t", real)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = build()
+    state = model.state_dict()
+    held = as_hugging_face_names_it(state)
+    index = sum("relative_position_index" in name for name in state)
+    assert len(held) == len(state) - index + 2 * sum(".qkv." in name for name in state)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    with pytest.raises(Refused, match=r"no model.safetensors of it below .*: hf download lab/swin"):
+        features.keep("swin_t", "hf:lab/swin")
+    folder = tmp_path / "hf" / "hub" / "models--lab--swin"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    for revision, own in (("abc", held), ("aaa", {n: v + 1 for n, v in held.items()})):
+        (folder / "snapshots" / revision).mkdir(parents=True)
+        path = folder / "snapshots" / revision / file
+        if file.endswith("bin"):
+            torch.save(own, path)
+        else:
+            path.write_bytes(safetensors(own))
+    digest = features.keep("swin_t", "hf:lab/swin")
+    assert digest == features.keep("swin_t", str(folder / "snapshots" / "abc" / file))
+    data, _ = image()
+    two = replace(data, X=data.X[:2], X_test=data.X_test[:1])
+    found, _ = features.features("swin_t", digest, two, CPU)
+    images = torch.tensor(two.X / two.X.max(), dtype=torch.float32).reshape(-1, *data.image)
+    with torch.no_grad():
+        logits = model.eval()(features.as_expected(real, images))
+        torch.testing.assert_close(model.head(torch.tensor(found)), logits, rtol=1e-3, atol=1e-4)
+    loaded = features._model("swin_t", digest, CPU).state_dict()
+    assert all(torch.equal(values, state[name]) for name, values in loaded.items())
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(safetensors(held).replace(b'"F32"', b'"F99"', 1))
+    with pytest.raises(MachineError, match="is of the type F99"):
+        features._model("swin_t", features.keep("swin_t", str(path)), CPU)
 
 
 def test_vit_without_its_head_gives_features():
@@ -267,7 +368,7 @@ def test_weights_of_another_network_are_refused(tmp_path):
             r"weights = ./no/such.pth.: there is no such file: download https",
         ),
         ({"backbone": "vit_b_16"}, r"hub/checkpoints/vit_b_16-c867db91.pth: download"),
-        ({"weights": 3}, "weights = 3: must be the path of a file"),
+        ({"weights": 3}, "weights = 3: must be the path of a file, or"),
     ],
 )
 def test_missing_weights_are_refused_when_planning(options, message):

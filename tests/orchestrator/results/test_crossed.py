@@ -72,6 +72,20 @@ def test_the_variance_is_split_by_source_and_interaction(sweep: Sweep) -> None:
     assert rows.filter(part="interaction")["variance"].item() == pytest.approx(together)
 
 
+def test_flips_of_crossed_runs_are_split_by_source(sweep: Sweep) -> None:
+    code, said = inside("answers", sweep.directory, "points", "--why")
+    assert code == 0
+    pairs = sweep.results["pairs"].filter(vary="init*batch")
+    churn: dict[tuple[bool, ...], list[float]] = {}
+    for i, j, value in pairs.select("run_i", "run_j", "churn").rows():
+        places = zip(crossing(2, i), crossing(2, j), strict=True)
+        churn.setdefault(tuple(a != b for a, b in places), []).append(value)
+    whole = np.mean(churn[True, True])
+    for source, of in (("init", (True, False)), ("batch", (False, True))):
+        assert f"{source} by itself {np.mean(churn[of]) / whole:.0%}" in said
+    assert "Of the flips seen of mlp on sklearn:wine, init*batch: " in said
+
+
 def test_howmany_answers_in_crosses_and_says_what_it_cannot(sweep: Sweep) -> None:
     where = ("--where", "vary = 'init*batch'")
     code, said = inside("howmany", sweep.directory, "--why", "--accuracy", "0.1", *where)

@@ -29,7 +29,7 @@ def analysed(quick_calibrated: Sweep, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_tables_say_what_their_columns_are(analysed: Sweep) -> None:
-    for name in ("uncertainty", "dee", "tace"):
+    for name in ("uncertainty", "dee", "tace", "rejection"):
         table, told = analysed.results[name], documented(name)
         assert told.keys() | {"cell", "cell_id", *AXES} == set(table.columns), name
         columns = json.loads(pl.read_parquet_metadata(analysed.paths.table(name))["columns"])
@@ -91,10 +91,11 @@ def test_a_second_analysis_measures_nothing_again(
     analysed: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
-    before = {name: sweep.paths.table(name).read_bytes() for name in ("uncertainty", "dee", "tace")}
+    names = ("uncertainty", "dee", "tace", "rejection")
+    before = {name: sweep.paths.table(name).read_bytes() for name in names}
     made = []
     members = optionaltables.members
-    for name in ("build", "build_tace"):
+    for name in ("build", "build_tace", "build_rejection"):
         of = getattr(members, name)
         monkeypatch.setattr(members, name, lambda *args, of=of: made.extend(of(*args)) or [])
     sweep.analyze(OPTIONS)
@@ -106,7 +107,7 @@ def test_a_second_analysis_measures_nothing_again(
     sweep.analyze(OPTIONS, workers=2)
     assert before == {name: sweep.paths.table(name).read_bytes() for name in before}
     sweep.analyze(Options(resamples=4))
-    assert not {"uncertainty", "dee", "tace"} & set(sweep.results)
+    assert not {*names} & set(sweep.results)
     with pytest.raises(UserError, match="were not measured"):
         sweep.dee()
 
@@ -280,5 +281,6 @@ def test_the_page_draws_them(analysed: Sweep) -> None:
     page = analysed.report().read_text()
     for name in ("deep-likelihood", "deep-equivalent-cll", "likelihood-brier", "likelihood-error"):
         assert f'id="{name}"' in page
-    assert 'id="tace-bins"' in page
+    for name in ("tace-bins", "accuracy-rejection", "accuracy-confidence"):
+        assert f'id="{name}"' in page
     assert np.isfinite(analysed.results["uncertainty"]["cll"].to_numpy()).all()

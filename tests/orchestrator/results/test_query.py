@@ -58,7 +58,9 @@ def test_a_table_that_stands_where_a_directory_does_is_named_by_its_option(
     assert (code, "--table" in told) == (2, False)  # no sweep is named beside
 
 
-@pytest.mark.parametrize("table", ["uncertainty", "dee", "tace", "curves", "ensembles"])
+@pytest.mark.parametrize(
+    "table", ["uncertainty", "dee", "tace", "rejection", "curves", "ensembles"]
+)
 def test_a_table_that_is_not_there_says_how_it_comes(sweep: Sweep, table: str) -> None:
     code, told = inside("query", sweep.directory, "-t", table)
     assert (code, f'--table = "{table}": there is none yet' in told) == (2, True)

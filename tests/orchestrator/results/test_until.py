@@ -208,3 +208,66 @@ def test_runs_that_lack_end_the_sequence() -> None:
         }
     )
     assert means(runs, 2) == pytest.approx([0.6, 0.7])
+
+
+ALIKE = """
+name    = "alike"
+seed    = 3
+repeats = 1
+runs    = 4
+
+[[grid]]
+dataset        = ["blobs"]
+classifier     = ["lr-sgd"]
+train_fraction = [0.5]
+
+[[grid]]                # nothing of it varies
+dataset    = ["blobs"]
+classifier = ["xgb"]
+
+[dataset.blobs]
+source  = "synthetic:gaussian"
+n_samples = 800
+test    = 0.5
+
+[analysis]
+resamples = 4
+"""
+
+
+def test_a_cell_grows_until_all_ensembles_are_close(tmp_path: Path) -> None:
+    """RKS, section V-A, as a rule for stopping; the decision equals one from its own draws."""
+    sweep = Sweep.plan(write(tmp_path / "alike.toml", ALIKE), tmp_path / "sweep")
+    told: list[str] = []
+    found = sweep.howmany_until(0.25, metric="alpha_hat", most=40, workers=2, tell=told.append)
+    assert [one.state for one in found] == ["enough", "identical"]
+    (grown, same) = found
+    assert grown.planned == grown.decision.runs
+    assert same.planned == 4
+    assert f"{grown.decision.runs} runs are enough. At least 9" in grown.words
+    (of_cell,) = sweep.howmany(where="cell = 0")
+    each = sweep.results["ensemble_draws"]
+    assert (each.filter(pl.col("size") >= grown.decision.size)["alpha_hat"] <= 0.25).all()
+    smaller = each.filter(pl.col("size") < grown.decision.size).group_by("size")
+    assert (smaller.agg(pl.col("alpha_hat").max())["alpha_hat"] > 0.25).tail(1).all()
+    (different,) = of_cell.ensembles.filter(size=grown.decision.size)["distinct"]
+    look = (grown.decision.runs - 10) // 10 + 1
+    assert grown.decision.share == pytest.approx((0.05 / look / (look + 1)) ** (1 / different))
+    assert recorded(sweep.paths).asked.metric == "alpha_hat"
+    # a level below what the test set resolves cannot be told: nothing is trained
+    parts = len(sweep.paths.parts())
+    (untold, _) = sweep.howmany_until(0.001, metric="alpha_hat", most=40, workers=2)
+    assert untold.state == "untold"
+    assert "test points per side; about" in untold.words
+    assert len(sweep.paths.parts()) == parts
+    code, text = inside(
+        "howmany", sweep.directory, "--until", "0.25", "--metric", "alpha_hat", "-n", "--json"
+    )
+    assert code == 0
+    assert json.loads(text)["cells"][0]["decision"]["size"] == grown.decision.size
+    for options, said in (
+        ({"half_width": 1.5, "metric": "alpha_hat"}, "above 0 and below 1"),
+        ({"half_width": 0.1, "metric": "churn"}, "accuracy"),
+    ):
+        with pytest.raises(UserError, match=said):
+            sweep.howmany_until(**options)

@@ -43,7 +43,6 @@ from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unread
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
 if TYPE_CHECKING:
-    from manyseed.analysis.options import Options
     from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
@@ -253,8 +252,8 @@ def run(
     detach: bool = typer.Option(
         False,
         "--detach",
-        help="On a cluster: return when all is submitted; a job that waits for the training "
-        "analyses it and writes the page.",
+        help="On a cluster: return when all is submitted; jobs that wait for each other search for "
+        "hparams, train, analyse and write the page.",
     ),
     **options: Any,
 ) -> None:
@@ -329,11 +328,15 @@ def run(
         say_notes(notes, *dry_plan(sweep.paths.sweep_file if settings else sweep_file, directory))
     for sentence in () if other_recipe else of_earlier_code(sweep.paths, asked):
         say(sentence, style="yellow")
-    search(sweep, where if profile is None else AUTO, workers)
-    submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
     if detach:
-        _say_detached(sweep, submission, own_options(sweep, own=metric), where)
+        chain = own_options(sweep, own=metric) or True
+        submission = sweep.submit(cluster=where, other_recipe=other_recipe, chain=chain, tell=say)
+        _say_submitted(sweep, submission, failed=False)
         return
+    search(sweep, where if profile is None else AUTO, workers)
+    submission = sweep.submit(
+        cluster=where, workers=workers, other_recipe=other_recipe, chain=False, tell=say
+    )
     running = sweep.running()
     if submission is not None:
         say_gpu(submission)
@@ -376,20 +379,6 @@ def run(
         say_training("Continue with", sweep.paths, "resume")
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
-
-
-def _say_detached(
-    sweep: Sweep, submission: Submission | None, options: Options, cluster: str
-) -> None:
-    """Submit the analysis after the training, and report both."""
-    if submission is not None:
-        _say_submitted(sweep, submission, failed=False)
-    sweep.submit_analysis(options, cluster=cluster, page=True, after_training=True)
-    if (job := sweep.analysis_job()) is not None:
-        then = " when the training has ended" if sweep.is_running else ""
-        say(f"Job {job.job} analyses it and writes the page{then}.")
-    if submission is None:
-        say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def _stop(sweep: Sweep) -> None:

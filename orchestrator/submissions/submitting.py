@@ -27,7 +27,13 @@ from manyseed.orchestrator.plans.code import CodeHere, in_bf16, remedy
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.searches import fitted, require_searched
+from manyseed.orchestrator.plans.searches import (
+    fitted,
+    is_searched,
+    require_searched,
+    searches,
+    to_tune,
+)
 from manyseed.orchestrator.plans.stacks import (
     AUTO,
     Choice,
@@ -62,7 +68,13 @@ from manyseed.orchestrator.submissions.submission import (
     training,
 )
 from manyseed.orchestrator.survey import Survey, survey
-from manyseed.orchestrator.tasks.intent import LOCAL, Intent, SubmissionPaths, TaskArray
+from manyseed.orchestrator.tasks.intent import (
+    LOCAL,
+    AnalysisRequest,
+    Intent,
+    SubmissionPaths,
+    TaskArray,
+)
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
 from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
@@ -156,6 +168,20 @@ def _require_decided(
             )
 
 
+def _require_measurable(paths: SweepPaths, stacks: Sequence[Stackable]) -> None:
+    """Refuse to choose a number by measuring cells whose hparams a job will search for."""
+    for each in _undecided(paths, stacks):
+        if not is_searched(paths, each.cell):
+            raise UserError(
+                f"is measured with the hparams that are still to be searched for: "
+                f"{each.classifier} × {each.dataset}",
+                file=paths.sweep_file,
+                key=f"classifier.{each.classifier}.stack",
+                value=AUTO,
+                remedy=f"write a number, or search first with: {command(*to_tune(paths))}",
+            )
+
+
 class NothingStarted(UnavailableError):
     """No process could be started, so that nothing was submitted."""
 
@@ -175,6 +201,10 @@ class Request:
     limit: int | None = None  # largest number of runs, spread over all cells
     memory: str | None = None  # of a task: in the profile already, or `memory.AUTO`
     calibrate: bool = False  # submit only runs whose durations tell what the others take
+    search: Callable[[Cluster, Lease], list[str]] | None = None
+    """Submits the searches that cells need, and returns the jobs that tasks then wait for; without
+    it, cells whose search was not done yet are refused."""
+    then: AnalysisRequest | None = None  # the analysis that follows, to be found by a resume
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
@@ -220,7 +250,8 @@ def submit(
         for text in lost_failures(earlier):
             report(text)
         cells = state.plan.cells.join(rows, on="cell", how="semi")
-        require_searched(paths, cells)
+        if request.search is None:
+            require_searched(paths, cells)
         checkpoint_seconds()  # to refuse an invalid value here rather than in each task
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
@@ -235,6 +266,9 @@ def submit(
             for text in continuing(state.plan, rows, observed, measuring, request.profile):
                 report(text)
         code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)
+        needs_search = request.search is not None and bool(searches(paths, cells))
+        if needs_search:
+            _require_measurable(paths, stacked)
         if not request.other_recipe:
             _require_decided(paths, stacked, {*state.finished_cells["cell"]})
             members = members_of(paths, stacked)
@@ -262,6 +296,8 @@ def submit(
             else:
                 for text in cluster.copied_secrets(request.profile, submitter.folder):
                     report(text)
+                if request.search is not None and needs_search:
+                    submitter.needs = request.search(discovered, lease)
                 known = discovered, costs, earlier, states, n_waiting
                 submission = submitter.to_cluster(rows, request.profile, *known, report=report)
         _go_on(earlier, states, dispensable)
@@ -306,7 +342,7 @@ class _Submitter:
         code: Mapping[int, tuple[str, float]],
     ) -> None:
         self.lease, self.code, self.stacks = lease, code, dict[int, int]()
-        self.bf16 = frozenset[int]()
+        self.bf16, self.needs = frozenset[int](), list[str]()
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
@@ -382,6 +418,7 @@ class _Submitter:
             excluded=nodes,
             memory={n: size for n in classes if (size := memory.asked(profile.resources(n)))},
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
+            request=self.request.then,
         )
         self._write(work)
         submission = Submission(self.folder, self.intent)
@@ -398,6 +435,7 @@ class _Submitter:
             arguments,
             self.lease.check,
             training(self.paths, "resume"),
+            needs=self.needs,
         )
         return submission
 

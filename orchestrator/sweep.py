@@ -338,10 +338,10 @@ class Sweep:
         orchestrator.errors.StillRunning
             If all missing runs belong to such tasks, and these did not end within minutes.
         """
-        from manyseed.orchestrator.analyses import train
+        from manyseed.orchestrator.analyses import chained
         from manyseed.orchestrator.plans.plan import Plan
         from manyseed.orchestrator.submissions.submission import place
-        from manyseed.orchestrator.submissions.submitting import Request
+        from manyseed.orchestrator.submissions.submitting import Request, submit
         from manyseed.slurm import local
 
         _require_options(None if isinstance(chain, bool) else chain)
@@ -351,7 +351,12 @@ class Sweep:
         profile = place(self.paths, cluster, workers, memory)
         cores = workers or local.available_cores()
         request = Request(profile, cores, failed, other_recipe, only, limit, memory, calibrate)
-        return train(self.paths, request, chain, tell or (lambda text: None))
+        report = tell or (lambda text: None)
+        if (then := chained(self.paths, request, chain)) is None:
+            return submit(self.paths, request, report)
+        from manyseed.orchestrator.analyses.execution import submit_chain
+
+        return submit_chain(self.paths, request, then, report)
 
     def tune(
         self,

@@ -5,7 +5,7 @@ A search for hparams can be a job, too, before the training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.submissions import stopping, submitting
 from manyseed.orchestrator.submissions.submission import OVER, Submission, submissions, tasks_of
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
+    from manyseed.orchestrator.submissions import submitting
+
+    Chain = bool | Options | AnalysisRequest
 
 
 def last_job(paths: SweepPaths, folders: Sequence[Path] | None = None) -> Submission | None:
@@ -74,27 +76,17 @@ def look(paths: SweepPaths, folders: Sequence[Path] | None = None) -> AnalysisJo
     )
 
 
-def train(
-    paths: SweepPaths,
-    request: submitting.Request,
-    chain: bool | Options | None,
-    report: Callable[[str], None],
-) -> Submission | None:
-    """Submit missing runs; on a cluster with what comes before and after them, as in a chain.
+def chained(
+    paths: SweepPaths, request: submitting.Request, chain: bool | Options | None
+) -> Chain | None:
+    """Return the analysis that follows a training on a cluster: by default that of before.
 
-    `chain`: as in `Sweep.submit`. `report`: called with a sentence for each job of the chain.
+    True stands for one with the sweep's own options.
     """
-    given = request.profile is not None and not request.calibrate and chain is not False
-    then = None if chain or not given else chained(paths)
-    if not given or (chain is None and then is None):
-        return submitting.submit(paths, request, report)
-    from manyseed.orchestrator.analyses.execution import submit_chain
-
-    return submit_chain(paths, request, then or chain or True, report)
-
-
-def chained(paths: SweepPaths) -> AnalysisRequest | None:
-    """Return the analysis that follows, or followed, what was submitted last."""
+    if request.profile is None or request.calibrate:
+        return None
+    if chain is not None:
+        return chain or None
     last = last_job(paths), last_job(paths, paths.search_jobs())
     known = [one.intent for one in (*submissions(paths)[-1:], *filter(None, last))]
     newest = max(known, key=lambda intent: intent.submitted, default=None)
@@ -103,6 +95,8 @@ def chained(paths: SweepPaths) -> AnalysisRequest | None:
 
 def cancel(paths: SweepPaths, *, now: bool) -> tuple[int, int]:
     """Stop all tasks as `stopping.cancel`, and the search that is a job; its fits are kept."""
+    from manyseed.orchestrator.submissions import stopping
+
     ended = stopping.cancel(submissions(paths), now=now)
     if (job := last_job(paths, paths.search_jobs())) is not None:
         ((task,),) = tasks_of([job], fresh=True)

@@ -83,6 +83,8 @@ from manyseed.slurm.profile import Profile
 if TYPE_CHECKING:
     from distributed import Client
 
+    from manyseed.orchestrator.analyses import Chain
+
 
 def analyze(
     paths: SweepPaths,
@@ -272,13 +274,12 @@ def _submit_job(
 def submit_chain(
     paths: SweepPaths,
     request: submitting.Request,
-    chain: bool | Options | AnalysisRequest,
+    chain: Chain,
     report: Callable[[str], None],
 ) -> Submission | None:
     """Submit missing runs to a cluster, with the jobs that come before and after them.
 
-    `chain`: the options of the analysis, True for the sweep's own; or a request of before, to go on
-    with. `report`: called with a sentence for each job.
+    `report`: called with a sentence for each job.
     """
     from manyseed.orchestrator.computing.tables import from_json, to_json
 

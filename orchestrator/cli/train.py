@@ -117,12 +117,21 @@ _SUBMIT = ("cluster", "workers", "memory", "only", "limit", "other_recipe")
 
 @takes("submit", *_SUBMIT, "calibrate")
 def submit(
-    directory: Directory, watch: Watch = False, calibrate: bool = False, **options: Any
+    directory: Directory,
+    watch: Watch = False,
+    calibrate: bool = False,
+    rehearse: str | None = optional(
+        "NAME",
+        "Submit nothing: play the submission to a cluster on a throw-away SLURM here, with that "
+        "cluster's limits and tasks that train nothing.",
+    ),
+    **options: Any,
 ) -> None:
     """Submit every missing run and return at once. The work goes on without this terminal.
 
     This holds with --watch, too: interrupting it does not stop the work. With --calibrate, the
-    command waits, then says what the other runs take.
+    command waits, then says what the other runs take. --rehearse says how many tasks, job arrays,
+    calls of the scheduler and files a submission makes, and how long tasks take.
 
     Examples:
 
@@ -133,12 +142,52 @@ def submit(
         manyseed submit sweep --watch
 
         manyseed submit sweep --cluster mycluster --calibrate
+
+        manyseed submit sweep --rehearse mycluster
     """
+    if rehearse is not None:
+        alone("--rehearse", watch=watch, calibrate=calibrate, **_changed(options))
+        _rehearse(directory, rehearse)
+        return
     if calibrate:
         alone("--calibrate", watch=watch)
         measure(directory, **options)
         return
     submit_and_report(directory, watch=watch, **options)
+
+
+def _changed(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a submission that are not as without them."""
+    return {name: value for name, value in options.items() if value not in (None, False, "auto")}
+
+
+def _rehearse(directory: Path, name: str) -> None:
+    """Play a submission, and say what it did."""
+    from manyseed.orchestrator.submissions.forecast import rehearse
+    from manyseed.orchestrator.submissions.profiles import read
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    played = rehearse(sweep.paths, read(name, "--rehearse"), say)
+    if played is None:
+        _say_nothing_to_submit(sweep, failed=False)
+        return
+    calls = ", ".join(f"{n:,} of {command}" for command, n in sorted(played.calls.items()))
+    rows = [
+        ("runs", f"{played.runs:,}"),
+        ("tasks", f"{played.tasks:,}, of which {played.ended:,} ended"),
+        ("job arrays", f"{played.arrays:,}, the largest of {played.largest_array:,}"),
+        ("calls until all was submitted", calls),
+        ("files of the submission, once ended", f"{played.files:,}"),
+    ]
+    for one in played.placements:
+        kind = one.resource.upper()
+        longest, walltime = duration(3600 * one.task_hours), duration(3600 * one.walltime_hours)
+        rows += [
+            (f"{kind} tasks at once", f"{one.at_once:,}, in {counted(one.waves, 'wave')}"),
+            (f"longest {kind} task, estimated", f"{longest}; walltime {walltime}"),
+        ]
+    print_table(f"Rehearsed for {name}; nothing was submitted", ("", ""), rows)
 
 
 @takes("submit", *_SUBMIT)

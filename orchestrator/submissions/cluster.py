@@ -260,12 +260,13 @@ def submit_arrays(
     again: str = "",
     after: Sequence[str] = (),
     needs: Sequence[str] = (),
+    noted: bool = True,
 ) -> None:
     """Submit the arrays of a submission whose intent is on disk, as `submit_jobs` does.
 
     What the scheduler refuses is told as a user's error; if it took nothing, the folder goes.
     `again` is the command that submits the rest, for messages. `after`, `needs`: as in
-    `slurm.arrays.Tasks`.
+    `slurm.arrays.Tasks`. `noted`: whether the profile becomes one of the user's.
     """
     is_taken = True
     try:
@@ -286,7 +287,7 @@ def submit_arrays(
             f"{error}\n  submit the rest when these are done: {again}"
         ) from None
     finally:
-        if is_taken:
+        if is_taken and noted:
             remember(profile)
 
 

@@ -187,6 +187,7 @@ class NothingStarted(UnavailableError):
 
 
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
+_REHEARSED = "manyseed.orchestrator.working.worker:rehearse_task"
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,9 @@ class Request:
     search: Callable[[Cluster, Lease], list[str]] | None = None
     """Submits the searches that cells need, and returns the jobs that tasks then wait for; without
     it, cells whose search was not done yet are refused."""
+    rehearsal: Callable[[Profile], Profile] | None = None
+    """Given the profile, returns that of a box: all is decided for the profile's cluster, but jobs
+    that train nothing go to the box. The sweep must be a copy."""
     then: AnalysisRequest | None = None  # the analysis that follows, to be found by a resume
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
@@ -243,7 +247,8 @@ def submit(
         if request.calibrate:
             rows = cost.pilot(state.plan, rows, costs, cost.PILOT_SECONDS * _processes(request))
         if rows.is_empty():
-            _go_on(earlier, states, dispensable)
+            if request.rehearsal is None:
+                _go_on(earlier, states, dispensable)
             if n_ending and not is_complete:
                 raise _still_ending(paths, n_ending)
             return None
@@ -300,7 +305,8 @@ def submit(
                     submitter.needs = request.search(discovered, lease)
                 known = discovered, costs, earlier, states, n_waiting
                 submission = submitter.to_cluster(rows, request.profile, *known, report=report)
-        _go_on(earlier, states, dispensable)
+        if request.rehearsal is None:
+            _go_on(earlier, states, dispensable)
         return submission
 
 
@@ -428,14 +434,16 @@ class _Submitter:
             numbers = range(array.first, array.first + array.count)
             return [self._arguments(number, each) for number in numbers]
 
+        box = self.request.rehearsal
         cluster.submit_arrays(
             submission,
-            profile,
-            FUNCTION,
+            profile if box is None else box(profile),
+            FUNCTION if box is None else _REHEARSED,
             arguments,
             self.lease.check,
             training(self.paths, "resume"),
             needs=self.needs,
+            noted=box is None,
         )
         return submission
 

@@ -19,10 +19,13 @@ import pytest
 from manyseed.orchestrator.analyses import look
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.submissions.forecast import rehearse
+from manyseed.orchestrator.submissions.profiles import read
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks import intent
 from manyseed.orchestrator.tasks.task import Task
-from tests.cluster import Slurm, wait_until
+from manyseed.slurm import commands
+from tests.cluster import MAX_ARRAY_SIZE, Slurm, wait_until
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,
@@ -615,3 +618,30 @@ def test_a_chain_searches_trains_and_analyses_and_goes_on_wherever_it_broke(
     for one in (here, sweep):
         one.compact()
     assert_equal(stored(sweep), stored(here))
+
+
+def test_a_rehearsal_has_the_numbers_of_the_submission(
+    sweep: Sweep, profile: str, quick: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays, tasks, calls and files are as on the cluster; the sweep stays as it is."""
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 0.05)
+    text = Path(profile).read_text()
+    write(Path(profile), text.replace("parallelism   = 3", f"parallelism = {MAX_ARRAY_SIZE + 3}"))
+    beside, before = {*sweep.directory.parent.iterdir()}, tree(sweep.directory)
+    played = rehearse(sweep.paths, read(profile))
+    assert played is not None
+    assert played.ended == played.tasks > MAX_ARRAY_SIZE
+    assert (tree(sweep.directory), {*sweep.directory.parent.iterdir()}) == (before, beside)
+    calls = commands.CALLS.copy()
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    assert played.calls == commands.CALLS - calls
+    arrays = {job.id.partition("_")[0] for job in submission.jobs().values()}
+    assert (played.runs, played.tasks) == (submission.n_runs, submission.intent.tasks)
+    assert (played.arrays, played.largest_array) == (len(arrays), MAX_ARRAY_SIZE)
+    finish(sweep, quick)
+    there = [file for file in submission.folder.rglob("*") if file.is_file()]
+    assert played.files == len(there), sorted(map(str, there))
+    assert command("submit", sweep.directory, "--rehearse", profile).returncode == 0
+    refused = command("submit", sweep.directory, "--rehearse", profile, "--limit", "3")
+    assert (refused.returncode, "cannot be combined" in refused.stderr) == (2, True)

@@ -176,6 +176,7 @@ def _rehearse(directory: Path, name: str) -> None:
     rows = [
         ("runs", f"{played.runs:,}"),
         ("tasks", f"{played.tasks:,}, of which {played.ended:,} ended"),
+        *(("never started", f"{n:,}: {reason}") for reason, n in played.waiting.items()),
         ("job arrays", f"{played.arrays:,}, the largest of {played.largest_array:,}"),
         ("calls until all was submitted", calls),
         ("files of the submission, once ended", f"{played.files:,}"),

@@ -125,7 +125,8 @@ class Rehearsal:
     """What the submission of all missing runs did, played on a SLURM in a box.
 
     `calls`: of the scheduler's commands, by name, until all was submitted. `files`: that tasks and
-    jobs left in the submission's folder once all had ended. `ended`: how many tasks did.
+    jobs left in the submission's folder once all had ended. `ended`: how many tasks did. `waiting`:
+    how many others never started, by SLURM's reason.
     `placements`: what each resource class takes there, by estimate: waves, and hours beside the
     walltime.
     """
@@ -137,6 +138,7 @@ class Rehearsal:
     calls: dict[str, int]
     files: int
     ended: int
+    waiting: dict[str, int]
     placements: tuple[Placement, ...]
 
 
@@ -144,6 +146,7 @@ _BOXED = ("cpus-per-task", "mem", "mem-per-cpu", "mem-per-gpu")
 """The options that jobs keep in the box, which has no accounts and other partitions."""
 _BOX_NODES = 2
 _LOOK_SECONDS = 0.5
+_STUCK_SECONDS = 60.0
 
 
 def rehearse(
@@ -163,9 +166,6 @@ def rehearse(
         box = TestCluster(Path(folder))
         try:
             box.start(_box(profile, limits))
-        except MissingPackages as error:
-            raise UnavailableError(f"a rehearsal takes SLURM's daemons here: {error}") from None
-        try:
             before = commands.CALLS.copy()
             request = submitting.Request(
                 profile,
@@ -178,8 +178,7 @@ def rehearse(
                 return None
             calls = commands.CALLS - before
             report(f"{submission.intent.tasks:,} tasks were submitted; playing them.")
-            while box.command(["squeue", "-h", "-o", "%i"]).strip():
-                time.sleep(_LOOK_SECONDS)
+            waiting = _play(box)
             arrays = Counter(job.id.partition("_")[0] for job in submission.noted_jobs().values())
             return Rehearsal(
                 runs=submission.n_runs,
@@ -189,10 +188,27 @@ def rehearse(
                 calls=dict(calls),
                 files=sum(1 for file in submission.folder.rglob("*") if file.is_file()),
                 ended=sum(each.state == "finished" for each in submission.attempts()),
+                waiting=waiting,
                 placements=tuple(placements),
             )
+        except MissingPackages as error:
+            raise UnavailableError(f"a rehearsal takes SLURM's daemons here: {error}") from None
+        except RuntimeError as error:
+            raise UnavailableError(f"the throw-away SLURM failed: {error}") from None
         finally:
             box.stop()
+
+
+def _play(box: TestCluster) -> dict[str, int]:
+    """Wait until no job is left that could run; return why others wait, and how many."""
+    before, since = "", time.monotonic()
+    while listed := box.command(["squeue", "-h", "-r", "-o", "%i|%T|%r"]).strip():
+        if listed != before:
+            before, since = listed, time.monotonic()
+        elif "|RUNNING|" not in listed and time.monotonic() - since > _STUCK_SECONDS:
+            return dict(Counter(line.rpartition("|")[2] for line in listed.splitlines()))
+        time.sleep(_LOOK_SECONDS)
+    return {}
 
 
 @contextmanager

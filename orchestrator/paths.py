@@ -81,6 +81,7 @@ class SweepPaths:
     leases = Below("tasks/leases")  # publishing leases of shards
     responses = Below("responses")  # answers of kept models, one table for each way of asking
     analyses = Below("tasks/analyses")  # jobs, a folder each, and the lease on the analysis
+    searching = Below("tasks/searches")  # searches for hparams that are jobs, a folder each
     receipt = Below(RECEIPT)  # the SHA-256 of what was sealed
     lock = Below(".lock")  # held while planning or submitting
     tuning_lock = Below(".tuning.lock")  # held while searching for hparams
@@ -194,6 +195,14 @@ class SweepPaths:
     def analysis_jobs(self) -> list[Path]:
         """Return all analyses' folders, oldest first."""
         return sorted(self.analyses.glob(_NUMBERED))
+
+    def search_job(self, number: int) -> Path:
+        """Return the folder of one search that is a job."""
+        return self.searching / f"{number:04d}"
+
+    def search_jobs(self) -> list[Path]:
+        """Return all searches' folders, oldest first."""
+        return sorted(self.searching.glob(_NUMBERED))
 
     def table(self, name: str) -> Path:
         """Return the file of a result table."""

@@ -300,6 +300,7 @@ class Sweep:
         limit: int | None = None,
         memory: str | None = None,
         calibrate: bool = False,
+        chain: bool | Options | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Submission | None:
         """Submit the missing runs (or exactly the failed ones); return None if there are none.
@@ -326,6 +327,9 @@ class Sweep:
         calibrate : bool
             Only measure: a few runs of each dataset and classifier, the cheapest first, for about
             30 s of each process. They are kept, and what all others take is estimated by them.
+        chain : bool or Options
+            On a cluster: whether jobs also search for hparams first, and analyse (with these
+            options) and write the page when the training has ended. By default, as before.
         tell : callable
             Called with a message if `submit` waits for tasks that were asked to stop.
 
@@ -334,17 +338,25 @@ class Sweep:
         orchestrator.errors.StillRunning
             If all missing runs belong to such tasks, and these did not end within minutes.
         """
+        from manyseed.orchestrator.analyses import chained
         from manyseed.orchestrator.plans.plan import Plan
         from manyseed.orchestrator.submissions.submission import place
         from manyseed.orchestrator.submissions.submitting import Request, submit
         from manyseed.slurm import local
+
+        _require_options(None if isinstance(chain, bool) else chain)
 
         if Plan.read(self.paths).is_imported:
             return None
         profile = place(self.paths, cluster, workers, memory)
         cores = workers or local.available_cores()
         request = Request(profile, cores, failed, other_recipe, only, limit, memory, calibrate)
-        return submit(self.paths, request, tell or (lambda text: None))
+        report = tell or (lambda text: None)
+        if (then := chained(self.paths, request, chain)) is None:
+            return submit(self.paths, request, report)
+        from manyseed.orchestrator.analyses.execution import submit_chain
+
+        return submit_chain(self.paths, request, then, report)
 
     def tune(
         self,
@@ -452,10 +464,11 @@ class Sweep:
             Numbers of tasks that were asked to stop, and of waiting ones. With `only`, the first
             is 0.
         """
+        from manyseed.orchestrator.analyses import cancel
         from manyseed.orchestrator.submissions import stopping
 
         if only is None:
-            return stopping.cancel(self.submissions(), now=now)
+            return cancel(self.paths, now=now)
         from manyseed.orchestrator.plans.change import choose_cells
         from manyseed.orchestrator.plans.plan import Plan
 
@@ -930,7 +943,7 @@ class Sweep:
             Write the page, too, then call the profile's ``on-end``.
         after_training : bool
             Begin when all jobs of the cluster that train have ended, however they did. Replaces an
-            analysis that has not begun.
+            analysis that has not begun, or would miss what they train.
         """
         from manyseed.orchestrator.analyses.execution import submit
 

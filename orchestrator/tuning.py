@@ -89,6 +89,14 @@ def tune(
     return todo
 
 
+def searched(paths: SweepPaths) -> tuple[int, int]:
+    """Return how many searches are complete, and how many lines those hold that are not."""
+    logs = paths.tuning("").parent.glob("*.jsonl")
+    return len(paths.all_tuned()) + len(paths.all_scales()), sum(
+        file.read_bytes().count(b"\n") for file in logs
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     """An evaluated fit as a line; the first line of a file is the recipe instead."""

@@ -52,6 +52,7 @@ class Tasks:
     """Maximum number of tasks of an array that run at once. Default: the profile's, or all."""
     signal_seconds: int = 120  # minimum time between the signal to end and the walltime
     after: Sequence[str] = ()  # jobs that must have ended, however they did, before these start
+    needs: Sequence[str] = ()  # jobs that must have succeeded; if one fails, these never start
 
 
 def submit_array(
@@ -191,8 +192,11 @@ def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks
     python = f"{resources.python or shlex.quote(sys.executable)} -P"
     container = f"{resources.container} " if resources.container else ""
     options: dict[str, object] = {**resources.options, **resources.extra, "requeue": True}
-    if tasks.after:
-        options["dependency"] = f"afterany:{':'.join(tasks.after)}"
+    kinds = (("afterany", tasks.after), ("afterok", tasks.needs))
+    if waited := [f"{kind}:{':'.join(jobs)}" for kind, jobs in kinds if jobs]:
+        options["dependency"] = ",".join(waited)
+    if tasks.needs:
+        options["kill-on-invalid-dep"] = "yes"  # sites differ in whether they would wait for ever
     if resources.whole_node:
         options["exclusive"] = True
         if not any(key.startswith("mem") for key in options):

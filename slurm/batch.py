@@ -107,7 +107,7 @@ def _submit(
     from manyseed.slurm.arrays import cut, require
 
     resources = require(profile, resource_class, folder, tasks.signal_seconds)
-    if tasks.after:
+    if tasks.after or tasks.needs:
         raise Refused("submit", resources.submit, "its jobs cannot wait for others")
     folder.mkdir(parents=True, exist_ok=True)
     seconds, ids = resources.minutes * 60, list[str]()

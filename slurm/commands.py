@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,6 +87,10 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
         _conf.reset(before)
 
 
+CALLS: Counter[str] = Counter()
+"""How often this process has called each command of a scheduler."""
+
+
 def run(arguments: Sequence[str], name: str = "") -> str:
     """Return the output of a scheduler's command, called `name` in messages if not SLURM's.
 
@@ -93,6 +98,7 @@ def run(arguments: Sequence[str], name: str = "") -> str:
     and a user's defaults for SLURM's commands.
     """
     scheduler, name = "the scheduler" if name else "SLURM", name or arguments[0]
+    CALLS[name] += 1
     try:
         with _told(scheduler, name):
             done = subprocess.run(

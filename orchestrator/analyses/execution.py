@@ -2,7 +2,9 @@
 
 Only one runs at a time: two would mix their tables. A job is a submission of one task, in
 ``tasks/analyses``, so that it is found, followed and reported like those that train.
-Its attempt reports progress, and in the end how `analyze` ended.
+Its attempt reports progress, and in the end how `analyze` ended. A search for hparams that is a
+job is the same, in ``tasks/searches``; `submit_chain` puts one before the training and the other
+after it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.analysis.graph.chunks import ReportProgress
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.analyses import last_job
+from manyseed.orchestrator.analyses import last_job, look
 from manyseed.orchestrator.computing import analysis
 from manyseed.orchestrator.computing.conventions import conventions, modules_folder
 from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.computing.workers import (
+    LOCAL,
     SLURM,
     Workers,
     of_slurm,
@@ -42,8 +46,10 @@ from manyseed.orchestrator.errors import (
     UserError,
 )
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
-from manyseed.orchestrator.plans.plan import identity_of
+from manyseed.orchestrator.plans.plan import Plan, identity_of
+from manyseed.orchestrator.plans.searches import searches
 from manyseed.orchestrator.results.answers import summary
+from manyseed.orchestrator.submissions import cluster, submitting
 from manyseed.orchestrator.submissions.cluster import (
     SIGNAL_SECONDS,
     intent_for,
@@ -54,6 +60,7 @@ from manyseed.orchestrator.submissions.cluster import (
 )
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import (
+    ALIVE,
     Submission,
     running,
     submissions,
@@ -61,6 +68,7 @@ from manyseed.orchestrator.submissions.submission import (
 )
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
+from manyseed.orchestrator.tuning import searched, tune
 from manyseed.orchestrator.upkeep import publish_finished
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
@@ -69,10 +77,13 @@ from manyseed.slurm import (
     processes,
 )
 from manyseed.slurm.commands import NO_CLUSTER
+from manyseed.slurm.discover import Cluster
 from manyseed.slurm.profile import Profile
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from manyseed.orchestrator.analyses import Chain
 
 
 def analyze(
@@ -129,6 +140,7 @@ def alone(paths: SweepPaths) -> Iterator[Lease]:
 
 
 _RUN = "manyseed.orchestrator.analyses.execution:run"
+_SEARCH = "manyseed.orchestrator.analyses.execution:search"
 _REPORT_SECONDS = 1.0
 _HOOK_SECONDS = 60.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
@@ -150,8 +162,8 @@ def submit(
     `options`: by default the sweep's conventions. `cluster`: a cluster profile, its file, or auto;
     the job asks for the resources of its ``cpu`` class. `dask`: what computes within the job.
     `workers`: threads or processes there; by default the job's cores. `page`: whether to write the
-    page, too. `after_training`: wait for all jobs that train; an analysis that has not begun is
-    replaced.
+    page, too. `after_training`: wait for all jobs that train; replaces an analysis that has
+    not begun, and one with a page that would miss them.
     """
     from manyseed.orchestrator.computing.analysis import check
     from manyseed.orchestrator.computing.conventions import conventions
@@ -173,10 +185,14 @@ def submit(
         before, replaced = last_job(paths), ""
         if before is not None:
             ((task,),) = tasks_of([before], fresh=True)
-            if after_training and task.job_id and task.state in ("waiting", "held"):
+            asked = before.intent.request
+            # one that began when its training was killed would miss what is trained now
+            misses = task.is_alive and training and asked is not None and asked.page
+            waits = task.state in ("waiting", "held")
+            if after_training and task.job_id and (waits or misses):
                 replaced = task.job_id
             elif task.is_alive:
-                if before.intent.request == request:
+                if asked == request:
                     return None
                 ending = "scancel" if before.scheduler.is_slurm else "your scheduler, job"
                 raise UserError(
@@ -215,25 +231,135 @@ def _submit(
     lease: Lease,
     after: Sequence[str],
 ) -> Submission:
-    name = unique_name(paths, "analysis")
+    folder_of_modules = modules_folder(paths)
+    modules = "" if folder_of_modules is None else str(folder_of_modules)
+    hook = profile.resources("cpu").on_end if request.page else None
+    more = [*filter(None, [hook])]
+    kind = "cpu", "analysis", _RUN
+    return _submit_job(
+        paths, folder, profile, kind, more, lease, after, request=request, modules=modules
+    )
+
+
+def _submit_job(
+    paths: SweepPaths,
+    folder: Path,
+    profile: Profile,
+    kind: tuple[str, str, str],
+    more: list[str],
+    lease: Lease,
+    after: Sequence[str] = (),
+    **intended: Any,
+) -> Submission:
+    """Submit one job; `kind`: its resource class, the kind in its name, and what it calls."""
+    resource, what, function = kind
+    name = unique_name(paths, what)
     lease.check()
     shutil.rmtree(folder, ignore_errors=True)  # left by a submitter that died before its intent
-    folder_of_modules = modules_folder(paths)
     intent = intent_for(
         profile,
         identity_of(paths),
         scheduler_of(profile.reached).cluster_name,
-        (TaskArray("cpu", name, first=0, count=1),),
-        request=request,
-        modules="" if folder_of_modules is None else str(folder_of_modules),
+        (TaskArray(resource, name, first=0, count=1),),
+        **intended,
     )
     submission = Submission(folder, intent)
     submission.files.attempts.mkdir(parents=True)
     intent.write(folder)
-    hook = profile.resources("cpu").on_end if request.page else None
-    arguments = [[str(paths.directory.resolve()), folder.name, *filter(None, [hook])]]
-    submit_arrays(submission, profile, _RUN, lambda _: arguments, lease.check, after=after)
+    arguments = [[str(paths.directory.resolve()), folder.name, *more]]
+    submit_arrays(submission, profile, function, lambda _: arguments, lease.check, after=after)
     return submission
+
+
+def submit_chain(
+    paths: SweepPaths,
+    request: submitting.Request,
+    chain: Chain,
+    report: Callable[[str], None],
+) -> Submission | None:
+    """Submit missing runs to a cluster, with the jobs that come before and after them.
+
+    `report`: called with a sentence for each job.
+    """
+    from manyseed.orchestrator.computing.tables import from_json, to_json
+
+    profile = request.profile
+    assert profile is not None
+    if isinstance(chain, AnalysisRequest):
+        then = chain
+    else:
+        options = conventions(paths) if isinstance(chain, bool) else chain
+        then = AnalysisRequest(to_json(options), LOCAL[0], None, page=True)
+    require_chains(profile)
+    search = partial(_submit_search, paths, profile, then, report)
+    submission = submitting.submit(paths, replace(request, search=search, then=then), report)
+    if submission is None and then is chain and _is_through(paths):
+        return None
+    submit(
+        *(paths, from_json(then.options)),
+        cluster=str(profile.path),
+        dask=then.dask,
+        workers=then.workers,
+        page=True,
+        after_training=True,
+    )
+    if (job := look(paths)) is not None:
+        when = " when the training has ended" if running(submissions(paths)) else ""
+        report(f"Job {job.job} analyses the sweep and writes its page{when}.")
+    return submission
+
+
+def _is_through(paths: SweepPaths) -> bool:
+    """Return whether the analysis waits, runs or has succeeded."""
+    job = look(paths)
+    return job is not None and (job.state in ALIVE or job.exit_code == 0)
+
+
+def _submit_search(
+    paths: SweepPaths,
+    profile: Profile,
+    then: AnalysisRequest,
+    report: Callable[[str], None],
+    limits: Cluster,
+    lease: Lease,
+) -> list[str]:
+    """Submit the searches that the plan needs, unless they wait or run; return their job."""
+    before = last_job(paths, paths.search_jobs())
+    if before is not None:
+        ((task,),) = tasks_of([before], fresh=True)
+        if task.is_alive and before.scheduler is not scheduler_of(profile.reached):
+            raise UserError(
+                f"a search is {task.state} on {before.cluster}, job {task.job_id}",
+                file=paths.directory,
+                remedy=f"wait for it, or end it with: scancel {task.job_id}",
+            )
+        if task.is_alive:
+            return [task.job_id.partition("_")[0]]
+    todo = searches(paths, Plan.read(paths).cells)
+    for_gpu = profile.cpu is None or any(one.device == "gpu" for one in todo)
+    resource = "gpu" if for_gpu and profile.gpu is not None else "cpu"
+    shape = cluster.shapes(profile, [resource], limits, 0)[resource]
+    folder = paths.search_job(1 if before is None else before.number + 1)
+    require(profile, resource, folder)
+    more = [cluster.workers(profile.resources(resource), shape), resource]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    kind = resource, "search", _SEARCH
+    search = _submit_job(paths, folder, profile, kind, more, lease, request=then)
+    (job,) = search.jobs().values()
+    fits = sum(one.n_fits for one in todo)
+    report(f"Job {job.id} searches for hparams in {fits:,} fits; the tasks wait for it.")
+    return [job.id.partition("_")[0]]
+
+
+def search(directory: str, number: str, workers: str, resource: str) -> str:
+    """Search for hparams, in a job; return as `run` does."""
+    paths = open_sweep(Path(directory))
+    files = SubmissionPaths(paths.search_job(int(number)))
+
+    def work(_: Intent, attempt: _JobAttempt) -> None:
+        tune(paths, workers=Node.here().processes(workers), report=attempt.progress)
+
+    return _attempted(files, resource, work, kept=lambda: searched(paths))
 
 
 def run(directory: str, number: str, on_end: str = "") -> str:
@@ -247,20 +373,10 @@ def run(directory: str, number: str, on_end: str = "") -> str:
 
     paths = open_sweep(Path(directory))
     files = SubmissionPaths(paths.analysis_job(int(number)))
-    intent = Intent.read(files.folder)
-    request, walltime = intent.request, intent.walltime["cpu"]
-    if request is None:
-        raise DamagedFile(files.intent, "lacks 'request'")
-    attempt = _AnalysisAttempt(files, intent.plan)
-    asked: list[bool] = []
 
-    def interrupt() -> None:
-        if not asked:  # only once: the cleanup must not be interrupted
-            asked.append(True)
-            raise KeyboardInterrupt
-
-    processes.on_stop(interrupt)
-    try:
+    def work(intent: Intent, attempt: _JobAttempt) -> None:
+        if (request := intent.request) is None:
+            raise DamagedFile(files.intent, "lacks 'request'")
         options = from_json(request.options)
         if intent.modules and any(":" in metric for metric in options.metrics):
             sys.path.append(intent.modules)
@@ -275,13 +391,43 @@ def run(directory: str, number: str, on_end: str = "") -> str:
         if request.page:
             name = read_sweep_file(paths.sweep_file).name
             report(paths, name, lambda text: print(text, file=sys.stderr), None)
+
+    return _attempted(files, "cpu", work, ended=partial(_call, on_end, paths))
+
+
+def _attempted(
+    files: SubmissionPaths,
+    resource: str,
+    work: Callable[[Intent, _JobAttempt], None],
+    *,
+    ended: Callable[[str, str], None] = lambda state, reason: None,
+    kept: Callable[[], object] = lambda: None,
+) -> str:
+    """Do the work of a job, and report how it ended.
+
+    `ended`: called with state and reason when it has ended for good. `kept`: differs from before
+    when another attempt could go on from what this one did, so that a walltime may pass.
+    """
+    intent, before = Intent.read(files.folder), kept()
+    walltime = intent.walltime[resource]
+    attempt = _JobAttempt(files, intent.plan)
+    asked: list[bool] = []
+
+    def interrupt() -> None:
+        if not asked:  # only once: the cleanup must not be interrupted
+            asked.append(True)
+            raise KeyboardInterrupt
+
+    processes.on_stop(interrupt)
+    try:
+        work(intent, attempt)
     except BaseException as error:
         # worker processes receive the signal, too, and may end first
         if not processes.received():
             reason, code = _ending(error)
         elif intent.scheduler == NO_CLUSTER:
             reason, code = "its scheduler ended the job", UnavailableError.exit_code
-        elif time.time() - attempt.last.started < walltime - _LAST_SECONDS:
+        elif time.time() - attempt.last.started < walltime - _LAST_SECONDS or kept() != before:
             attempt.end("interrupted", "", None)
             return arrays.STOPPED
         else:
@@ -289,10 +435,10 @@ def run(directory: str, number: str, on_end: str = "") -> str:
             reason = f"the walltime, {minutes:.0f} min, is too short: give more time in the profile"
             code = UnavailableError.exit_code
         attempt.end("broken", reason, code)
-        _call(on_end, paths, "broken", reason)
+        ended("broken", reason)
         raise RuntimeError(reason) from error
     attempt.end("finished", "", 0)
-    _call(on_end, paths, "finished", "")
+    ended("finished", "")
     return "finished"
 
 
@@ -317,7 +463,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
     return f"{type(error).__name__}: {error}", UnavailableError.exit_code
 
 
-class _AnalysisAttempt:
+class _JobAttempt:
     """Reports the progress and the end of this job."""
 
     def __init__(self, files: SubmissionPaths, plan: str) -> None:

@@ -179,10 +179,12 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         say(f"\nTasks: {listed}.{asked}{_restarted(state)}")
     if state["workers"] and runs["missing"]:
         say(_training(state))
-    if job := state["analysis"]:
-        reason = f", {job['reason']}" if job["reason"] else ""
-        job_state = job["state"].replace("_", " ")
-        say(f"\nAnalysis: job {job['job']} {job_state}{reason}; log: {job['log']}")
+    for what, job in (("Search", state["search"]), ("Analysis", state["analysis"])):
+        if job is not None:
+            reason = f", {job['reason']}" if job["reason"] else ""
+            job_state = job["state"].replace("_", " ")
+            done = f", {job['done']:,} of {job['blocks']:,} fits" if what == "Search" else ""
+            say(f"\n{what}: job {job['job']} {job_state}{done}{reason}; log: {job['log']}")
     if state["stacks"]:
         from manyseed.orchestrator.plans.stacks import Choice, in_words
 

@@ -43,7 +43,6 @@ from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unread
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
 if TYPE_CHECKING:
-    from manyseed.analysis.options import Options
     from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
@@ -118,12 +117,21 @@ _SUBMIT = ("cluster", "workers", "memory", "only", "limit", "other_recipe")
 
 @takes("submit", *_SUBMIT, "calibrate")
 def submit(
-    directory: Directory, watch: Watch = False, calibrate: bool = False, **options: Any
+    directory: Directory,
+    watch: Watch = False,
+    calibrate: bool = False,
+    rehearse: str | None = optional(
+        "NAME",
+        "Submit nothing: play the submission to a cluster on a throw-away SLURM here, with that "
+        "cluster's limits and tasks that train nothing.",
+    ),
+    **options: Any,
 ) -> None:
     """Submit every missing run and return at once. The work goes on without this terminal.
 
     This holds with --watch, too: interrupting it does not stop the work. With --calibrate, the
-    command waits, then says what the other runs take.
+    command waits, then says what the other runs take. --rehearse says how many tasks, job arrays,
+    calls of the scheduler and files a submission makes, and how long tasks take.
 
     Examples:
 
@@ -134,12 +142,53 @@ def submit(
         manyseed submit sweep --watch
 
         manyseed submit sweep --cluster mycluster --calibrate
+
+        manyseed submit sweep --rehearse mycluster
     """
+    if rehearse is not None:
+        alone("--rehearse", watch=watch, calibrate=calibrate, **_changed(options))
+        _rehearse(directory, rehearse)
+        return
     if calibrate:
         alone("--calibrate", watch=watch)
         measure(directory, **options)
         return
     submit_and_report(directory, watch=watch, **options)
+
+
+def _changed(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a submission that are not as without them."""
+    return {name: value for name, value in options.items() if value not in (None, False, "auto")}
+
+
+def _rehearse(directory: Path, name: str) -> None:
+    """Play a submission, and say what it did."""
+    from manyseed.orchestrator.submissions.forecast import rehearse
+    from manyseed.orchestrator.submissions.profiles import read
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    played = rehearse(sweep.paths, read(name, "--rehearse"), say)
+    if played is None:
+        _say_nothing_to_submit(sweep, failed=False)
+        return
+    calls = ", ".join(f"{n:,} of {command}" for command, n in sorted(played.calls.items()))
+    rows = [
+        ("runs", f"{played.runs:,}"),
+        ("tasks", f"{played.tasks:,}, of which {played.ended:,} ended"),
+        *(("never started", f"{n:,}: {reason}") for reason, n in played.waiting.items()),
+        ("job arrays", f"{played.arrays:,}, the largest of {played.largest_array:,}"),
+        ("calls until all was submitted", calls),
+        ("files of the submission, once ended", f"{played.files:,}"),
+    ]
+    for one in played.placements:
+        kind = one.resource.upper()
+        longest, walltime = duration(3600 * one.task_hours), duration(3600 * one.walltime_hours)
+        rows += [
+            (f"{kind} tasks at once", f"{one.at_once:,}, in {counted(one.waves, 'wave')}"),
+            (f"longest {kind} task, estimated", f"{longest}; walltime {walltime}"),
+        ]
+    print_table(f"Rehearsed for {name}; nothing was submitted", ("", ""), rows)
 
 
 @takes("submit", *_SUBMIT)
@@ -253,8 +302,8 @@ def run(
     detach: bool = typer.Option(
         False,
         "--detach",
-        help="On a cluster: return when all is submitted; a job that waits for the training "
-        "analyses it and writes the page.",
+        help="On a cluster: return when all is submitted; jobs that wait for each other search for "
+        "hparams, train, analyse and write the page.",
     ),
     **options: Any,
 ) -> None:
@@ -329,11 +378,15 @@ def run(
         say_notes(notes, *dry_plan(sweep.paths.sweep_file if settings else sweep_file, directory))
     for sentence in () if other_recipe else of_earlier_code(sweep.paths, asked):
         say(sentence, style="yellow")
-    search(sweep, where if profile is None else AUTO, workers)
-    submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
     if detach:
-        _say_detached(sweep, submission, own_options(sweep, own=metric), where)
+        chain = own_options(sweep, own=metric) or True
+        submission = sweep.submit(cluster=where, other_recipe=other_recipe, chain=chain, tell=say)
+        _say_submitted(sweep, submission, failed=False)
         return
+    search(sweep, where if profile is None else AUTO, workers)
+    submission = sweep.submit(
+        cluster=where, workers=workers, other_recipe=other_recipe, chain=False, tell=say
+    )
     running = sweep.running()
     if submission is not None:
         say_gpu(submission)
@@ -376,20 +429,6 @@ def run(
         say_training("Continue with", sweep.paths, "resume")
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
-
-
-def _say_detached(
-    sweep: Sweep, submission: Submission | None, options: Options, cluster: str
-) -> None:
-    """Submit the analysis after the training, and report both."""
-    if submission is not None:
-        _say_submitted(sweep, submission, failed=False)
-    sweep.submit_analysis(options, cluster=cluster, page=True, after_training=True)
-    if (job := sweep.analysis_job()) is not None:
-        then = " when the training has ended" if sweep.is_running else ""
-        say(f"Job {job.job} analyses it and writes the page{then}.")
-    if submission is None:
-        say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def _stop(sweep: Sweep) -> None:

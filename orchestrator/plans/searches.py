@@ -309,6 +309,11 @@ def fitted(paths: SweepPaths, cell: Cell, kinds: Sequence[SearchKind] = KINDS) -
     return ready
 
 
+def is_searched(paths: SweepPaths, cell: Cell) -> bool:
+    """Return whether all searches that a cell needs are done."""
+    return all(found(paths, cell, kind) for kind in KINDS if kind.is_needed(cell))
+
+
 def searched(asked: Cell, ready: Cell) -> dict[str, Value] | None:
     """Return the values that searches found for a cell, by name; None if there was no search."""
     kinds = [kind for kind in KINDS if kind.is_needed(asked)]

@@ -187,7 +187,7 @@ def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:
 
 def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
     listed = submissions(paths)
-    analysis = last_job(paths)
+    others = filter(None, (last_job(paths), last_job(paths, paths.search_jobs())))
     if match := re.fullmatch(r"0*([0-9]{1,9})/0*([0-9]{1,9})", what):
         number, task = int(match[1]), int(match[2])
         for submission in listed:
@@ -195,7 +195,7 @@ def _find_task(paths: SweepPaths, what: str) -> tuple[Submission, int]:
                 return submission, task
         if (intent := SubmissionPaths(paths.submission(number)).intent) in lost_files(paths):
             raise DamagedFile(intent, "is lost", "restore it")
-    for submission in (*listed, *([analysis] if analysis else [])):
+    for submission in (*listed, *others):
         for task, job in submission.noted_jobs().items():
             if job.id == what:
                 return submission, task

@@ -110,7 +110,7 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
     try:
         if not submitted and not _has_data(cells):
             return "Next", ("plan", paths.sweep_file, "--fetch")
-        if searches(paths, cells):
+        if searches(paths, cells) and not paths.search_jobs():  # else resume submits it again
             return "Next", to_tune(paths)
     except ManyseedError:
         pass  # submitting reports what is wrong
@@ -230,8 +230,9 @@ class Status(TypedDict):
     submissions: list[SubmissionStatus]
     problems: list[str]  # a sentence each
     failures: list[FailureStatus]  # the most frequent errors
+    search: dict[str, Any] | None
     analysis: dict[str, Any] | None
-    """The last analysis job, an `orchestrator.analyses.AnalysisJob`."""
+    """The last search and the last analysis that are jobs: `orchestrator.analyses.AnalysisJob`."""
     cluster_silent: str | None  # why the scheduler did not answer
     report: str | None  # the report's page; None unless it shows the current results
     outdated: list[str]  # why results or report do not cover all finished runs, or are damaged
@@ -273,7 +274,7 @@ def status(paths: SweepPaths) -> Status:
     except UnavailableError as error:
         silent, tasks = str(error), tasks_of(listed, ask=False)
     every = [task for states in tasks for task in states]
-    job = look(paths)
+    search, job = look(paths, paths.search_jobs()), look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
     workers = sum(attempt.workers for attempt in running)
     alive = [
@@ -329,6 +330,7 @@ def status(paths: SweepPaths) -> Status:
             {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
             for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)
         ],
+        "search": None if search is None else asdict(search),
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
         "report": None if damaged or unreported(paths) else str(paths.report),

@@ -264,15 +264,18 @@ def submit_arrays(
     check: Callable[[], None],
     again: str = "",
     after: Sequence[str] = (),
+    needs: Sequence[str] = (),
+    noted: bool = True,
 ) -> None:
     """Submit the arrays of a submission whose intent is on disk, as `submit_jobs` does.
 
     What the scheduler refuses is told as a user's error; if it took nothing, the folder goes.
-    `again` is the command that submits the rest, for messages. `after`: as in `slurm.arrays.Tasks`.
+    `again` is the command that submits the rest, for messages. `after`, `needs`: as in
+    `slurm.arrays.Tasks`. `noted`: whether the profile becomes one of the user's.
     """
     is_taken = True
     try:
-        submit_jobs(submission, profile, function, arguments, check, after=after)
+        submit_jobs(submission, profile, function, arguments, check, after=after, needs=needs)
     except ClusterUnavailable as error:
         # it may have received the job all the same: the next look finds it by name
         retry = f"\n  when it answers again: {again}" if again else ""
@@ -289,7 +292,7 @@ def submit_arrays(
             f"{error}\n  submit the rest when these are done: {again}"
         ) from None
     finally:
-        if is_taken:
+        if is_taken and noted:
             remember(profile)
 
 
@@ -301,13 +304,14 @@ def submit_jobs(
     check: Callable[[], None] = lambda: None,
     signal_seconds: int | None = None,
     after: Sequence[str] = (),
+    needs: Sequence[str] = (),
     parallelism: int | None = None,
 ) -> None:
     """Submit the arrays of a submission and note their jobs; raises as `arrays.submit_array`.
 
     Each job calls `function`, given as ``module:name``, with its own of the `arguments` of its
     array. `check` is called before each array, and raises if this process may submit no more.
-    `signal_seconds`: by default `SIGNAL_SECONDS`. `after`, `parallelism`: as in `Tasks`.
+    `signal_seconds`: by default `SIGNAL_SECONDS`. `after`, `needs`, `parallelism`: as in `Tasks`.
     """
     from manyseed.slurm.arrays import Tasks
 
@@ -327,6 +331,7 @@ def submit_jobs(
             *(function, each, array.name, comment, parallelism),
             signal_seconds=seconds,
             after=after,
+            needs=needs,
         )
         system_of(profile.reached).submit(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()

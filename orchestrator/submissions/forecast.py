@@ -7,26 +7,36 @@ unless a grid asked for fewer.
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
-from manyseed.orchestrator.submissions import cluster, memory
+from manyseed.orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.submissions import cluster, memory, submitting
 from manyseed.orchestrator.submissions.requirements import continuing, require_jobs
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
+from manyseed.slurm import commands
 from manyseed.slurm.discover import Cluster
 from manyseed.slurm.profile import Profile, Resources
+from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,153 @@ def too_short(change: Change, paths: SweepPaths, profile: Profile) -> Iterator[s
     except UserError as error:  # which submit raises
         yield str(error)
     yield from continuing(*asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What the submission of all missing runs did, played on a SLURM in a box.
+
+    `calls`: of the scheduler's commands, by name, until all was submitted. `files`: that tasks and
+    jobs left in the submission's folder once all had ended. `ended`: how many tasks did. `waiting`:
+    how many others never started, by SLURM's reason.
+    `placements`: what each resource class takes there, by estimate: waves, and hours beside the
+    walltime.
+    """
+
+    runs: int
+    tasks: int
+    arrays: int
+    largest_array: int
+    calls: dict[str, int]
+    files: int
+    ended: int
+    waiting: dict[str, int]
+    placements: tuple[Placement, ...]
+
+
+_BOXED = ("cpus-per-task", "mem", "mem-per-cpu", "mem-per-gpu")
+"""The options that jobs keep in the box, which has no accounts and other partitions."""
+_BOX_NODES = 2
+_LOOK_SECONDS = 0.5
+_STUCK_SECONDS = 60.0
+
+
+def rehearse(
+    paths: SweepPaths, profile: Profile, report: Callable[[str], None] = lambda text: None
+) -> Rehearsal | None:
+    """Play a submission on a throw-away SLURM, with tasks that train nothing; or None.
+
+    A copy is submitted, by the limits of the profile's cluster; the sweep stays as it is. None if
+    there is nothing to submit.
+    """
+    scheduler = scheduler_of(profile.reached)
+    scheduler.require_slurm("--rehearse", "there is no box for its scheduler", "use plan --cluster")
+    placements = forecast(plan_change(paths.sweep_file, paths.directory), paths, profile)
+    with scheduler.active():
+        limits = scheduler.system.limits()
+    with _copied(paths) as copy, TemporaryDirectory(prefix="manyseed-") as folder:
+        box = TestCluster(Path(folder))
+        try:
+            box.start(_box(profile, limits))
+            before = commands.CALLS.copy()
+            request = submitting.Request(
+                profile,
+                patience=0,
+                search=lambda *_: [],
+                rehearsal=lambda given: _in_box(given, box.conf),
+            )
+            submission = submitting.submit(copy, request, report)
+            if submission is None:
+                return None
+            calls = commands.CALLS - before
+            report(f"{submission.intent.tasks:,} tasks were submitted; playing them.")
+            waiting = _play(box)
+            arrays = Counter(job.id.partition("_")[0] for job in submission.noted_jobs().values())
+            return Rehearsal(
+                runs=submission.n_runs,
+                tasks=submission.intent.tasks,
+                arrays=len(arrays),
+                largest_array=max(arrays.values()),
+                calls=dict(calls),
+                files=sum(1 for file in submission.folder.rglob("*") if file.is_file()),
+                ended=sum(each.state == "finished" for each in submission.attempts()),
+                waiting=waiting,
+                placements=tuple(placements),
+            )
+        except MissingPackages as error:
+            raise UnavailableError(f"a rehearsal takes SLURM's daemons here: {error}") from None
+        except RuntimeError as error:
+            raise UnavailableError(f"the throw-away SLURM failed: {error}") from None
+        finally:
+            box.stop()
+
+
+def _play(box: TestCluster) -> dict[str, int]:
+    """Wait until no job is left that could run; return why others wait, and how many."""
+    before, since = "", time.monotonic()
+    while listed := box.command(["squeue", "-h", "-r", "-o", "%i|%T|%r"]).strip():
+        if listed != before:
+            before, since = listed, time.monotonic()
+        elif "|RUNNING|" not in listed and time.monotonic() - since > _STUCK_SECONDS:
+            return dict(Counter(line.rpartition("|")[2] for line in listed.splitlines()))
+        time.sleep(_LOOK_SECONDS)
+    return {}
+
+
+@contextmanager
+def _copied(paths: SweepPaths) -> Iterator[SweepPaths]:
+    """Yield a copy of a sweep beside it, whose files are links: all that writes replaces files."""
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+    left_out = shutil.ignore_patterns(".*", "results", "responses", "report", "leases", "lives")
+    with TemporaryDirectory(prefix=".manyseed-", dir=paths.directory.resolve().parent) as folder:
+        copy = Path(folder, "sweep")
+        shutil.copytree(paths.directory, copy, copy_function=link, ignore=left_out)
+        yield SweepPaths(copy)
+
+
+def _box(profile: Profile, there: Cluster) -> Settings:
+    """Return a box whose nodes are those of the cluster, but fewer."""
+    parts = [
+        part
+        for each in filter(None, (profile.cpu, profile.gpu))
+        for part in there.asked(each.options)
+    ]
+    return Settings(
+        cpu_nodes=_BOX_NODES,
+        gpu_nodes=0 if profile.gpu is None else _BOX_NODES,
+        cores=max((part.cores for part in parts), default=1),
+        memory_mb=max((part.memory_mb for part in parts), default=1000),
+        gpus=max(1, *(part.n_gpus for part in parts), 1),
+        max_array_size=there.max_array_size,
+        max_job_count=there.max_job_count,
+        accounting=False,
+    )
+
+
+def _in_box(profile: Profile, conf: Path) -> Profile:
+    """Return a profile for the same jobs in the box: its Python is this one."""
+
+    def boxed(resources: Resources | None) -> Resources | None:
+        if resources is None:
+            return None
+        kept = {key: value for key, value in resources.options.items() if key in _BOXED}
+        options = kept | {"partition": resources.name}
+        if resources.name == "gpu":
+            options["gres"] = f"gpu:{cluster.n_gpus(resources)}"
+        return Resources(
+            *(resources.name, options, resources.minutes),
+            whole_node=resources.whole_node,
+            parallelism=resources.parallelism,
+            processes_per_gpu=resources.processes_per_gpu,
+        )
+
+    return replace(profile, cpu=boxed(profile.cpu), gpu=boxed(profile.gpu), slurm_conf=conf)
 
 
 def _room(resources: Resources, processes: int, there: Cluster) -> int:

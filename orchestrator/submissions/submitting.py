@@ -27,7 +27,13 @@ from manyseed.orchestrator.plans.code import CodeHere, in_bf16, remedy
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.searches import fitted, require_searched
+from manyseed.orchestrator.plans.searches import (
+    fitted,
+    is_searched,
+    require_searched,
+    searches,
+    to_tune,
+)
 from manyseed.orchestrator.plans.stacks import (
     AUTO,
     Choice,
@@ -62,7 +68,13 @@ from manyseed.orchestrator.submissions.submission import (
     training,
 )
 from manyseed.orchestrator.survey import Survey, survey
-from manyseed.orchestrator.tasks.intent import LOCAL, Intent, SubmissionPaths, TaskArray
+from manyseed.orchestrator.tasks.intent import (
+    LOCAL,
+    AnalysisRequest,
+    Intent,
+    SubmissionPaths,
+    TaskArray,
+)
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
 from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
@@ -156,11 +168,26 @@ def _require_decided(
             )
 
 
+def _require_measurable(paths: SweepPaths, stacks: Sequence[Stackable]) -> None:
+    """Refuse to choose a number by measuring cells whose hparams a job will search for."""
+    for each in _undecided(paths, stacks):
+        if not is_searched(paths, each.cell):
+            raise UserError(
+                f"is measured with the hparams that are still to be searched for: "
+                f"{each.classifier} × {each.dataset}",
+                file=paths.sweep_file,
+                key=f"classifier.{each.classifier}.stack",
+                value=AUTO,
+                remedy=f"write a number, or search first with: {command(*to_tune(paths))}",
+            )
+
+
 class NothingStarted(UnavailableError):
     """No process could be started, so that nothing was submitted."""
 
 
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
+_REHEARSED = "manyseed.orchestrator.working.worker:rehearse_task"
 
 
 @dataclass(frozen=True)
@@ -175,6 +202,13 @@ class Request:
     limit: int | None = None  # largest number of runs, spread over all cells
     memory: str | None = None  # of a task: in the profile already, or `memory.AUTO`
     calibrate: bool = False  # submit only runs whose durations tell what the others take
+    search: Callable[[Cluster, Lease], list[str]] | None = None
+    """Submits the searches that cells need, and returns the jobs that tasks then wait for; without
+    it, cells whose search was not done yet are refused."""
+    rehearsal: Callable[[Profile], Profile] | None = None
+    """Given the profile, returns that of a box: all is decided for the profile's cluster, but jobs
+    that train nothing go to the box. The sweep must be a copy."""
+    then: AnalysisRequest | None = None  # the analysis that follows, to be found by a resume
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
@@ -213,14 +247,16 @@ def submit(
         if request.calibrate:
             rows = cost.pilot(state.plan, rows, costs, cost.PILOT_SECONDS * _processes(request))
         if rows.is_empty():
-            _go_on(earlier, states, dispensable)
+            if request.rehearsal is None:
+                _go_on(earlier, states, dispensable)
             if n_ending and not is_complete:
                 raise _still_ending(paths, n_ending)
             return None
         for text in lost_failures(earlier):
             report(text)
         cells = state.plan.cells.join(rows, on="cell", how="semi")
-        require_searched(paths, cells)
+        if request.search is None:
+            require_searched(paths, cells)
         checkpoint_seconds()  # to refuse an invalid value here rather than in each task
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
@@ -235,6 +271,9 @@ def submit(
             for text in continuing(state.plan, rows, observed, measuring, request.profile):
                 report(text)
         code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)
+        needs_search = request.search is not None and bool(searches(paths, cells))
+        if needs_search:
+            _require_measurable(paths, stacked)
         if not request.other_recipe:
             _require_decided(paths, stacked, {*state.finished_cells["cell"]})
             members = members_of(paths, stacked)
@@ -262,9 +301,12 @@ def submit(
             else:
                 for text in cluster.copied_secrets(request.profile, submitter.folder):
                     report(text)
+                if request.search is not None and needs_search:
+                    submitter.needs = request.search(discovered, lease)
                 known = discovered, costs, earlier, states, n_waiting
                 submission = submitter.to_cluster(rows, request.profile, *known, report=report)
-        _go_on(earlier, states, dispensable)
+        if request.rehearsal is None:
+            _go_on(earlier, states, dispensable)
         return submission
 
 
@@ -306,7 +348,7 @@ class _Submitter:
         code: Mapping[int, tuple[str, float]],
     ) -> None:
         self.lease, self.code, self.stacks = lease, code, dict[int, int]()
-        self.bf16 = frozenset[int]()
+        self.bf16, self.needs = frozenset[int](), list[str]()
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
@@ -382,6 +424,7 @@ class _Submitter:
             excluded=nodes,
             memory={n: size for n in classes if (size := memory.asked(profile.resources(n)))},
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
+            request=self.request.then,
         )
         self._write(work)
         submission = Submission(self.folder, self.intent)
@@ -391,13 +434,16 @@ class _Submitter:
             numbers = range(array.first, array.first + array.count)
             return [self._arguments(number, each) for number in numbers]
 
+        box = self.request.rehearsal
         cluster.submit_arrays(
             submission,
-            profile,
-            FUNCTION,
+            profile if box is None else box(profile),
+            FUNCTION if box is None else _REHEARSED,
             arguments,
             self.lease.check,
             training(self.paths, "resume"),
+            needs=self.needs,
+            noted=box is None,
         )
         return submission
 

@@ -111,7 +111,7 @@ class TaskArray:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRequest:
-    """The request for an analysis that runs as a job."""
+    """The request for an analysis that runs as a job, now or after the training."""
 
     options: Mapping[str, object]  # as returned by `orchestrator.computing.tables.to_json`
     dask: str  # the Dask scheduler
@@ -143,7 +143,7 @@ class Intent:
     walltime: Mapping[str, float] = field(default_factory=dict)  # by resource class, in seconds
     memory: Mapping[str, float] = field(default_factory=dict)
     """By resource class, the bytes that a task asks for; none if the site decides."""
-    request: AnalysisRequest | None = None  # for an analysis only
+    request: AnalysisRequest | None = None  # the analysis, or the one that follows by itself
     modules: str = ""
     """For an analysis: the folder from which users' metrics are imported; empty if none."""
     plan: str = ""  # identity of the sweep's plan; empty if an earlier version wrote the intent

@@ -222,6 +222,28 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     return _STOPPED if state == _INTERRUPTED else state
 
 
+def rehearse_task(directory: str, submission: str, number: str, workers: str) -> str:
+    """Do what `run_task` does, but train nothing: read the task, and report that it has ended."""
+    files = SubmissionPaths(SweepPaths(Path(directory)).submission(int(submission)))
+    task, node, now = Task.read(files.task(int(number))), Node.here(), time.time()
+    Intent.read(files.folder, task.plan)
+    folder = files.attempt(int(number), os.urandom(4).hex())
+    folder.mkdir(parents=True)
+    place(folder / LOG, b"")
+    process, n_workers = processes.fingerprint(os.getpid()), node.processes(workers)
+    Attempt(
+        state="finished",
+        process=process,
+        node=node.name,
+        job_id=node.job_id,
+        started=now,
+        updated=now,
+        workers=n_workers,
+        plan=task.plan,
+    ).write(folder)
+    return "finished"
+
+
 class TaskAttempt:
     """One execution of a task.
 

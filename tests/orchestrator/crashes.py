@@ -295,6 +295,10 @@ def _export(name: str) -> Callable[[Path], None]:
     return verb
 
 
+def _merge(folder: Path) -> None:
+    Sweep(folder / "sweep").merge([folder / "part"])
+
+
 def _tune(folder: Path) -> None:
     def judged(calls: list[Any], workers: int, what: str) -> Any:
         for (search, number), call in calls:
@@ -367,6 +371,7 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "import zip": _import_zip,
     "export zip": _export("out.zip"),
     "export parquet": _export("out.parquet"),
+    "merge": _merge,
     "tune": _tune,
     "respond": _respond,
     "respond more": _respond,
@@ -399,6 +404,7 @@ STARTS = {
     "import zip": "files curves",
     "export zip": "half curves",
     "export parquet": "half",
+    "merge": "parted",
     "tune": "tuned",
     "respond": "whole",
     "respond more": "asked",
@@ -446,6 +452,10 @@ def prepare(state: str, folder: str) -> None:
         _plan(TUNED)(where)
     elif state != "nothing":
         _plan(text)(where)
+    if state == "parted":
+        Sweep(where / "sweep").split("perturb_continuous = 'none'", where / "part")
+        Sweep(where / "part").submit(workers=1, cluster="local")
+        _submit(where, only="perturb_continuous <> 'none'")
     if state == "cluster":
         Queue(where / "cluster")
     if state == "whole":
@@ -565,5 +575,7 @@ def _go_on(folder: Path) -> None:
         _submit_jobs(folder)
         _submit_jobs(folder)
         Queue(folder / "cluster").run(_train)
+    elif (folder / "part").exists():
+        pass  # what is missing comes from there
     elif "manyseed import" not in paths.sweep_file.read_text():
         _submit(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,19 @@ from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.store.shards import publish
-from tests.orchestrator.conftest import assert_equal, inside, shared, stored, write
+from manyseed.slurm.processes import user_name
+from manyseed.slurm.testcluster import Settings
+from tests import cluster as clusters
+from tests.cluster import Slurm, wait_until
+from tests.orchestrator.conftest import (
+    MANYSEED,
+    assert_equal,
+    command,
+    inside,
+    shared,
+    stored,
+    write,
+)
 
 TEXT = """
 name    = "two-sites"
@@ -33,6 +46,14 @@ runs    = 3
 dataset            = ["sklearn:wine"]
 classifier         = ["lr-sgd", "xgb"]
 perturb_continuous = ["none", "relative:0.5"]
+"""
+PROFILE = """
+slurm-conf    = "{conf}"
+time          = "0:05:00"
+mem           = "700M"
+[cpu]
+partition     = "cpu"
+cpus-per-task = 1
 """
 NOISY = "perturb_continuous = 'relative:0.5'"
 
@@ -217,3 +238,67 @@ def test_a_condition_that_no_cell_meets_makes_no_part(halves: Path, tmp_path: Pa
     assert (code, (tmp_path / "part").exists()) == (2, False), said
     code, said = inside("merge", halves / "sweep", halves / "part", "--json")
     assert json.loads(said)["runs_added"] == 12
+
+
+@pytest.mark.slow
+def test_two_clusters_without_a_common_disk_make_one_sweep(
+    slurm_without_accounting: Slurm,
+    whole: Sweep,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Each trains its half in a folder of its own; the jobs of one are killed and resumed."""
+    one = slurm_without_accounting.cluster
+    settings = Settings(cpu_nodes=1, gpu_nodes=0, cores=2, accounting=False)
+    other = clusters.start(tmp_path_factory.mktemp("other"), settings)
+    try:
+        sites = [
+            (cluster, write(tmp_path / f"{name}.toml", PROFILE.format(conf=cluster.conf)))
+            for name, cluster in (("one", one), ("other", other))
+        ]
+        assert all("is UP" in each.command(["scontrol", "ping"]) for each in (one, other))
+        sweep = Sweep.plan(write(tmp_path / "two.toml", TEXT), tmp_path / "sweep")
+        (tmp_path / "elsewhere").mkdir()
+        sweep.split(NOISY, tmp_path / "elsewhere" / "part")
+        part = Sweep(tmp_path / "elsewhere" / "part")
+        gate = write(tmp_path / "gate", "closed: no task trains")
+        held = f"setup = ['while [ -e {gate} ]; do sleep 0.2; done']\n"
+        write(sites[1][1], held + sites[1][1].read_text())
+        assert sweep.submit(cluster=str(sites[0][1]), only=f"NOT ({NOISY})") is not None
+        assert part.submit(cluster=str(sites[1][1])) is not None
+        other.command(["scancel", f"--user={user_name()}"])
+        wait_until(lambda: not part.is_running, "the end of the cancelled tasks")
+        assert part.status()["runs"]["missing"] == 12
+        gate.unlink()
+        assert command("resume", part.directory, "--cluster", sites[1][1]).returncode == 0
+        for half in (part, sweep):
+            half.wait()
+        assert {s.cluster for s in part.submissions()} == {"other"}
+        assert {s.cluster for s in sweep.submissions()} == {"one"}
+        assert (part.status()["runs"]["missing"], sweep.status()["runs"]["missing"]) == (0, 12)
+    finally:
+        other.stop()
+    part = Sweep(shutil.move(part.directory, tmp_path / "brought"))
+    merging = subprocess.Popen(
+        [MANYSEED, "merge", sweep.directory, part.directory],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_until(
+        lambda: merging.poll() is not None or any(sweep.paths.journals.glob("merge-*")),
+        "the journal of the merge",
+    )
+    merging.kill()
+    merging.wait()
+    done = command("merge", sweep.directory, part.directory)
+    assert done.returncode == 0, done.output
+    sweep.compact()
+    assert_equal(stored(sweep), stored(whole))
+    before = files(sweep)
+    assert sweep.merge([part.directory])["runs_added"] == 0
+    assert files(sweep) == before
+    assert sweep.verify()["findings"] == []
+    address = predict_differently(part)
+    refused = command("merge", sweep.directory, part.directory)
+    assert (refused.returncode, address in refused.output) == (2, True), refused.output
+    assert files(sweep) == before

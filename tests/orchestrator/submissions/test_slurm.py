@@ -16,12 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.orchestrator.analyses import look
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.submissions.forecast import rehearse
+from manyseed.orchestrator.submissions.profiles import read
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks import intent
 from manyseed.orchestrator.tasks.task import Task
-from tests.cluster import Slurm, wait_until
+from manyseed.slurm import commands
+from tests.cluster import MAX_ARRAY_SIZE, Slurm, wait_until
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,
@@ -512,7 +516,7 @@ def test_run_returns_and_the_cluster_analyses_and_tells(
     first = sweep.analysis_job()
     assert first is not None
     assert first.state == "waiting"
-    assert f"Job {first.job} analyses it and writes the page when" in done.stdout
+    assert f"Job {first.job} analyses the sweep and writes its page when" in done.stdout
     assert f"Analysis: job {first.job} waiting" in command("status", out).stdout
     shown = slurm.cluster.command(["scontrol", "-o", "show", "job", first.job])
     (array,) = {job.id.partition("_")[0] for job in sweep.submissions()[0].jobs().values()}
@@ -537,3 +541,107 @@ def test_run_returns_and_the_cluster_analyses_and_tells(
     assert job is not None
     wait_until(lambda: "code 3" in Path(job.log).read_text(), "the hook's failure in the log")
     assert command("run", file, "--out", out, "--cluster", "local", "--detach").returncode == 2
+
+
+TUNED = """
+name = "tuned"
+seed = 1
+runs = 2
+repeats = 1
+tune = { draws = 6 }
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+hparams    = ["default", "tuned"]
+"""
+
+
+def test_a_chain_searches_trains_and_analyses_and_goes_on_wherever_it_broke(
+    profile: str, slurm: Slurm, tmp_path: Path
+) -> None:
+    """Its search is killed in the middle, then its training; `resume` submits what is left."""
+    told, text = tmp_path / "told", Path(profile).read_text()
+    hook = f'[cpu]\non-end = "echo $MANYSEED_STATE >> {told}"\n'
+    gate = write(tmp_path / "gate", "closed: no task trains")
+    wait = f"while [[ $SLURM_JOB_NAME == *-cpu.0 && -e {gate} ]]; do sleep 0.2; done"
+    write(Path(profile), f"setup = ['{wait}']\n" + text.replace("[cpu]\n", hook))
+    out, file = tmp_path / "sweep", write(tmp_path / "tuned.toml", TUNED)
+    done = command("run", file, "--out", out, "--cluster", profile, "--detach")
+    assert done.returncode == 0, done.output
+    sweep = Sweep(out)
+    search, analysis = look(sweep.paths, sweep.paths.search_jobs()), sweep.analysis_job()
+    assert search is not None
+    assert analysis is not None
+    for told_of in (f"Job {search.job} searches for hparams in 6 fits", f"Job {analysis.job} anal"):
+        assert told_of in done.stdout
+    (array,) = {job.id.partition("_")[0] for job in sweep.submissions()[0].jobs().values()}
+    of_search = search.job.partition("_")[0]
+    shown = slurm.cluster.command(["scontrol", "-o", "show", "job", array])
+    assert f"Dependency=afterok:{of_search}" in shown
+    assert f"Search: job {search.job} " in command("status", out).stdout
+    # the search is killed: no task trains without its hparams, and the analysis says why
+    log = sweep.paths.tasks / "tuning"
+    wait_until(lambda: any(log.glob("*.jsonl")), lambda: f"a search: {report(sweep)}")
+    slurm.cluster.command(["scancel", of_search])
+    wait_until(told.exists, lambda: f"the hook: {report(sweep)}")
+    assert told.read_text() == "broken\n"
+    state = sweep.status()
+    assert state["runs"]["missing"] == state["runs"]["runs"] == 4
+    assert not sweep.is_running
+    assert state["next"][0]["command"].startswith(f"manyseed resume {out}")
+    # its training is killed
+    again = command("resume", out)
+    assert again.returncode == 0, again.output
+    second = look(sweep.paths, sweep.paths.search_jobs())
+    assert second is not None
+    assert second.job != search.job
+    wait_until(lambda: sweep.paths.all_tuned() != [], lambda: f"a search: {report(sweep)}")
+    slurm.cluster.command(["scancel", *{job.id for job in sweep.submissions()[-1].jobs().values()}])
+    wait_until(lambda: not sweep.is_running, "the end of the cancelled tasks")
+    assert sweep.status()["runs"]["missing"] == 4
+    gate.unlink()
+    again = command("resume", out)
+    assert again.returncode == 0, again.output
+    assert "searches for hparams" not in again.stdout
+    assert "analyses the sweep" in again.stdout
+    wait_until(lambda: "finished" in told.read_text(), lambda: f"the end: {report(sweep)}")
+    state = sweep.status()
+    assert state["runs"]["missing"] == state["runs"]["failed"] == 0, report(sweep)
+    assert state["report"] == str(sweep.paths.report)
+    assert "no run is missing" in command("resume", out).stdout
+    # and what it found is what a search here finds
+    here = Sweep.plan(file, tmp_path / "here")
+    here.tune(workers=1)
+    here.submit(workers=1)
+    here.wait()
+    for one in (here, sweep):
+        one.compact()
+    assert_equal(stored(sweep), stored(here))
+
+
+def test_a_rehearsal_has_the_numbers_of_the_submission(
+    sweep: Sweep, profile: str, quick: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays, tasks, calls and files are as on the cluster; the sweep stays as it is."""
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 0.05)
+    text = Path(profile).read_text()
+    write(Path(profile), text.replace("parallelism   = 3", f"parallelism = {MAX_ARRAY_SIZE + 3}"))
+    beside, before = {*sweep.directory.parent.iterdir()}, tree(sweep.directory)
+    played = rehearse(sweep.paths, read(profile))
+    assert played is not None
+    assert played.ended == played.tasks > MAX_ARRAY_SIZE
+    assert (tree(sweep.directory), {*sweep.directory.parent.iterdir()}) == (before, beside)
+    calls = commands.CALLS.copy()
+    submission = sweep.submit(cluster=profile)
+    assert submission is not None
+    assert played.calls == commands.CALLS - calls
+    arrays = {job.id.partition("_")[0] for job in submission.jobs().values()}
+    assert (played.runs, played.tasks) == (submission.n_runs, submission.intent.tasks)
+    assert (played.arrays, played.largest_array) == (len(arrays), MAX_ARRAY_SIZE)
+    finish(sweep, quick)
+    there = [file for file in submission.folder.rglob("*") if file.is_file()]
+    assert played.files == len(there), sorted(map(str, there))
+    assert command("submit", sweep.directory, "--rehearse", profile).returncode == 0
+    refused = command("submit", sweep.directory, "--rehearse", profile, "--limit", "3")
+    assert (refused.returncode, "cannot be combined" in refused.stderr) == (2, True)

@@ -351,12 +351,11 @@ def require_one_kind(a: ArrayLike, b: ArrayLike) -> None:
     """Refuse sides that cannot be compared: of other classes, or probabilities beside logits."""
     of = [np.shape(side)[2] if np.ndim(side) == 3 else 2 for side in (a, b)]
     if of[0] != of[1]:
-        reason = f"must have the classes of a: {of[0]:,}, not {of[1]:,}"
-        raise Refused("b", np.shape(b), reason)
+        raise Refused("b", of[1], f"a has scores of {of[0]} classes")
     shares = [_are_shares(np.asarray(side)) for side in (a, b)]
     if shares[0] != shares[1]:
         name, other = "ba" if shares[0] else "ab"
-        raise Refused(name, None, f"must be probabilities, as {other} are, or both must be logits")
+        raise Refused(name, None, f"must be probabilities, as {other} are, or both logits")
 
 
 def _are_shares(values: NDArray[Any]) -> bool:

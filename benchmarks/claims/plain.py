@@ -86,7 +86,7 @@ PLAIN: Mapping[str, str] = {
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
     r"no run of \{\}, cell|have different data|import (both|the other) with (the same )?--dataset|"
-    r"has another \{\} than|must have the test points of|"
+    r"has another \{\} than|must have the test points of|must count classes as y|"
     r"distinct runs of B as|share no test set|has at least one member": (
         "What a question lacks, and what to ask instead."
     ),

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import unicodedata
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -113,7 +114,8 @@ class CommandProcess:
         elif isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _CODES:
             number = _CODES[lost.exc_value.code]
         else:
-            self._unraisable(lost)
+            if not self.received:  # else it was being made when the signal came
+                self._unraisable(lost)
             return
         main = threading.main_thread().ident
         assert main is not None
@@ -128,6 +130,10 @@ class CommandProcess:
         was reading seems damaged.
         """
         self.received = number
+        # what a library had begun, such as a coroutine of zarr's, complains that it was left
+        warnings.simplefilter("ignore")
+        if "logging" in sys.modules:
+            sys.modules["logging"].getLogger("asyncio").disabled = True
         end = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
         outermost = None
         while frame is not None:

@@ -124,37 +124,88 @@ def test_a_table_that_was_being_read_is_not_damaged(
     assert (found.returncode, found.stdout) == (128 + number, b"")
 
 
-def test_signals_at_many_instants_within_polars_end_the_command(tmp_path: Path) -> None:
+READERS = {
+    "polars": """
+import polars as pl
+table = pl.DataFrame({"a": [[1, 2]], "b": [{"x": 1}]}).lazy()
+read, longest = table.collect_schema, 1e-4
+""",
+    "npz": """
+import numpy as np
+np.savez_compressed(folder / "a.npz", **{f"x{i}": np.ones((20, 30)) for i in range(5)})
+longest = 2e-3
+def read():
+    with np.load(folder / "a.npz") as held:
+        return [held[name] for name in held.files]
+""",
+    "zarr": """
+import numpy as np, zarr
+zarr.open_group(folder / "a", mode="w").create_array("x", data=np.ones((20, 30)), chunks=(5, 10))
+longest = 0.05
+def read():
+    return zarr.open_group(folder / "a", mode="r")["x"][:]
+""",
+    "xarray": """
+import numpy as np, xarray
+made = xarray.Dataset({"x": (("a", "b"), np.ones((20, 30)))})
+made.to_zarr(folder / "a", consolidated=False)
+longest = 0.05
+def read():
+    return xarray.open_zarr(folder / "a", consolidated=False)["x"].mean().compute()
+""",
+    "dask": """
+import dask.array as da
+made, longest = da.ones((200, 200), chunks=50).sum(), 0.01
+def read():
+    return made.compute(scheduler="threads", num_workers=2)
+""",
+}
+"""What signals come to while it reads."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_signals_at_many_instants_within_readers_end_the_command(
+    tmp_path: Path, reader: str
+) -> None:
     script = tmp_path / "many.py"
-    script.write_text(MANY)
+    script.write_text(MANY.replace("READER", READERS[reader]))
     found = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False
     )
     assert (found.returncode, found.stderr) == (0, "")
     kinds = json.loads(found.stdout)
+    # Python silences all that comes while it destroys a file, such as one within a zip
+    lost = kinds.pop("lost", 0)
+    assert lost <= (2 if reader == "npz" else 0)
     assert set(kinds) <= {"SystemExit", "KeyboardInterrupt"}, kinds
-    assert sum(kinds.values()) >= 300
+    assert sum(kinds.values()) >= 90
 
 
 MANY = """
-import collections, json, random, signal, sys
-import polars as pl
+import collections, json, pathlib, random, signal, sys
 from manyseed.orchestrator.cli.process import CommandProcess
 
 process = CommandProcess()
 process._is_own = False
-table = pl.DataFrame({"a": [[1, 2]], "b": [{"x": 1}]}).lazy()
+folder, sent = pathlib.Path(__file__).parent, []
+READER
+read()
 kinds, draw = collections.Counter(), random.Random(1)
 with process:
     ends = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    turn = lambda _, frame: ends[sum(kinds.values()) % 2](ending[sum(kinds.values()) % 2], frame)
+    def turn(_, frame):
+        sent.append(len(sent) % 2)
+        ends[sent[-1]](ending[sent[-1]], frame)
     ending = (signal.SIGINT, signal.SIGTERM)
     signal.signal(signal.SIGALRM, turn)
-    while sum(kinds.values()) < 300:
+    while sum(kinds.values()) < (300 if longest < 1e-3 else 100):
         try:
-            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 1e-4))
-            while True:
-                table.collect_schema()
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, longest))
+            heard, left = len(sent), 200
+            while left:
+                read()
+                left -= len(sent) > heard
+            kinds["lost"] += 1
         except BaseException as end:
             kinds[type(end).__name__] += 1
             if sys.getprofile() is not None:

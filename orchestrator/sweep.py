@@ -1092,13 +1092,14 @@ class Sweep:
         """
         return self._found("variance", {"where": where})
 
-    def methods(self) -> list[tuple[str, str]]:
+    def methods(self, metric: Sequence[str] = ()) -> list[tuple[str, str]]:
         """Return the methods of a paper, as headings and texts, in which ``[@key]`` is a citation.
 
         Data, training, runs, evaluation and software, of the plan and, if there are any, the
-        results. Printed, they are those of ``manyseed answers DIR methods``.
+        results; `metric` names the metrics to describe. Printed, they are those of ``manyseed
+        answers DIR methods``.
         """
-        return self._found("methods", {})
+        return self._found("methods", {"metric": metric})
 
     @overload
     def answers(self, *, why: bool = False) -> list[str]: ...

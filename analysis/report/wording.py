@@ -181,7 +181,7 @@ class Study:
     canonical description with `source` and, in `test`, the share of the rows that test sets are or
     "official"; and `n_classes`, `n_train` and `n_test` rows.
     `versions`: by program. `devices`: that trained. `metrics`: by name, what it is. `has`: further
-    tables.
+    tables. `chosen`: metrics that are described, of `PAIRED` too; empty for those of answers.
     """
 
     cells: pl.DataFrame
@@ -196,6 +196,7 @@ class Study:
     options: Options | None = None
     analysed: int = 0
     has: Sequence[str] = ()
+    chosen: Sequence[str] = ()
 
 
 def methods(study: Study) -> Iterator[tuple[str, str]]:
@@ -396,6 +397,10 @@ def _runs(study: Study) -> Iterator[str]:
     yield f"Of {counts['runs']:,} planned runs, {finished:,} finished{same}, and {failed}."
 
 
+ALPHA_HAT = "alpha_hat"
+PAIRED = ("ec_local", "churn", ALPHA_HAT)
+"""Metrics that compare runs, which have sentences of their own."""
+
 _OF_ANSWERS = ("accuracy",)
 """Metrics that answers use; consistency, churn and α̂ have sentences of their own."""
 
@@ -406,7 +411,7 @@ def _evaluation(study: Study) -> Iterator[str]:
         return
     if study.analysed < study.counts["runs"]:
         yield f"The results rest on {study.analysed:,} of {study.counts['runs']:,} planned runs."
-    told = _OF_ANSWERS if "uncertainty" not in study.has else study.metrics
+    told = study.metrics if study.chosen or "uncertainty" in study.has else _OF_ANSWERS
     for name, meaning in study.metrics.items():
         if name not in told:
             continue
@@ -422,6 +427,10 @@ def _evaluation(study: Study) -> Iterator[str]:
     small = (study.tables.repeats["delta"] > study.options.close).all()
     levels = not study.tables.runs["alpha_hat"].is_null().all() and not small
     left_out = "†‡" if levels else "†‡α"
+    if study.chosen:
+        levels = levels and ALPHA_HAT in study.chosen
+        of_pairs = {*PAIRED} - {ALPHA_HAT}
+        left_out = f"†‡{'' if levels else 'α'}{'' if of_pairs & {*study.chosen} else 'L'}"
     yield from (
         note.partition(" The quantity called")[0] for note in notes if note[0] not in left_out
     )
@@ -429,8 +438,8 @@ def _evaluation(study: Study) -> Iterator[str]:
     wanted = {
         "banerjee2025": levels,
         "banerjee2024": levels and loo,
-        "ashukha2020": "uncertainty" in study.has,
-        "schiff2021": "responses" in study.has,
+        "ashukha2020": "uncertainty" in study.has and (len(study.metrics) > 1 or not study.chosen),
+        "schiff2021": "responses" in study.has and not study.chosen,
     }
     for key, is_wanted in wanted.items():
         if is_wanted:

@@ -27,7 +27,7 @@ from manyseed.orchestrator.computing.tables import (
 )
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
@@ -149,12 +149,19 @@ def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
     ]
 
 
-def methods(sweep: AskedSweep) -> list[tuple[str, str]]:
+def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Write the methods of a paper: what was trained, how results were made, and what to cite.
 
     Data, classifiers with their settings, sources of randomness, numbers of runs, metrics and
     intervals, versions and seeds, of the plan and the result tables; what they do not know is left
     out. ``[@key]`` in Python's texts is a citation.
+
+    Parameters
+    ----------
+    sweep : AskedSweep
+        A planned sweep.
+    metric : sequence of str, optional
+        Describe only these metrics, those of the paper's tables, such as accuracy,churn.
     """
     from manyseed.analysis.report.wording import Study
     from manyseed.analysis.report.wording import methods as worded
@@ -177,7 +184,7 @@ def methods(sweep: AskedSweep) -> list[tuple[str, str]]:
         imported=plan.is_imported,
         versions={name: list(of) for name, of in versions.items()},
         devices=sorted({one.where for one in recipes if one.device}),
-        **_analysed(paths),
+        **_analysed(paths, metric),
     )
     return [*worded(found)]
 
@@ -232,17 +239,27 @@ def _resolved(paths: SweepPaths, name: str, canonical: Mapping[str, Any]) -> Dat
 _METRICS = ("accuracy", "ece", "log_likelihood", "brier", "cll", "aurc")
 
 
-def _analysed(paths: SweepPaths) -> dict[str, Any]:
+def _analysed(paths: SweepPaths, chosen: Sequence[str]) -> dict[str, Any]:
     """Return what is known of the analysis; nothing if there is none."""
     from manyseed.analysis.figures.labels import labelled
+    from manyseed.analysis.report.wording import PAIRED
 
     if not paths.analysis.exists():
+        if chosen:
+            remedy = command("analyze", paths.directory)
+            raise UserError(
+                "nothing is analysed yet", key="--metric", value=[*chosen], remedy=remedy
+            )
         return {}
     results, record = read_results(paths), Analysis.read(paths)
     tables = results.of_analysis((), whole=True)
     columns = json.loads(results.metadata("runs").get("columns", "{}"))
     known = [name for name in _METRICS if name in columns and tables.runs[name].count()]
+    for one in chosen:
+        require_one_of(one, (*known, *PAIRED), "not a metric of these results", key="--metric")
+    known = [name for name in known if name in chosen] if chosen else known
     return {
+        "chosen": chosen,
         "tables": tables,
         "options": record.conventions(paths),
         "analysed": record.runs.get("analysed", tables.runs.height),

@@ -353,6 +353,12 @@ METHODS = Question(
     "What does a paper say of how these results were made?",
     f"{_ANSWERS}.summary:methods",
     tell=f"{_ANSWERS}.summary:reply",
-    examples=("", "--format latex", "--format bibtex --output references.bib"),
+    examples=(
+        "",
+        "--metric accuracy,churn",
+        "--format latex",
+        "--format bibtex --output references.bib",
+    ),
+    flags={"metric": {"short": "-m", "metavar": "METRIC,METRIC"}},
     formats=("bibtex",),
 )

@@ -541,3 +541,20 @@ def test_a_column_of_another_table_is_named(sweep: Sweep) -> None:
         assert "fit_seconds is in another table: -t runs" in said or column.endswith("mean")
     with pytest.raises(UserError, match=r"identical is in another table: -t \w+"):
         sweep.query("margins", columns=["identical"])
+
+
+def test_methods_describe_the_metrics_that_are_asked_for(sweep: Sweep) -> None:
+    def evaluation(*metric: str) -> str:
+        return dict(sweep.methods(metric=metric))["Evaluation"]
+
+    everything = evaluation()
+    assert "Local error consistency is" in everything
+    only = evaluation("accuracy")
+    assert only.startswith("Accuracy: ")
+    assert not any(word in only for word in ("consistency", "Churn", "α̂", "@"))
+    assert "Churn does" in evaluation("churn")
+    assert "Accuracy: " not in evaluation("churn")
+    assert ("α̂ compares" in evaluation("alpha_hat")) == ("α̂ compares" in everything)
+    code, said = inside("methods", sweep.directory, "--metric", "accuracy,chrun")
+    assert code == 2
+    assert 'did you mean "churn"?' in said

@@ -376,7 +376,7 @@ def _reordered(means: pl.DataFrame) -> tuple[int, int]:
 
 
 _KEPT = {
-    "rejection": ("share", "share of the points that is kept"),
+    "rejection": ("share", "share of points kept"),
     "confidence": ("confidence", "least confidence"),
 }
 

@@ -231,8 +231,13 @@ def rehearse_task(directory: str, submission: str, number: str, workers: str) ->
     folder.mkdir(parents=True)
     place(folder / LOG, b"")
     process, n_workers = processes.fingerprint(os.getpid()), node.processes(workers)
-    named = {"started": now, "updated": now, "workers": n_workers, "plan": task.plan}
-    Attempt("finished", process, node.name, node.job_id, **named).write(folder)
+    Attempt(
+        *("finished", process, node.name, node.job_id),
+        started=now,
+        updated=now,
+        workers=n_workers,
+        plan=task.plan,
+    ).write(folder)
     return "finished"
 
 

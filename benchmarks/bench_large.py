@@ -227,10 +227,9 @@ def sealed(sweep: Path, quick: bool) -> Found:
     return found
 
 
-def slurm(sweep: Path, quick: bool) -> Found:
+def slurm(sweep: Path, _quick: bool) -> Found:
     """Analyse with threads and with SLURM jobs as workers of dask; their tables must be equal."""
-    asked = ("analyze", sweep, "--resamples", str(RESAMPLES))
-    asked += () if quick else ("--metrics", "accuracy,agreement,proper_scores")
+    asked = ("analyze", sweep, "--metrics", "accuracy,agreement,proper_scores")
     results, kept = sweep / "results", sweep.with_name("results-of-threads")
     shutil.rmtree(results, ignore_errors=True)
     found = {"threads": manyseed(*asked)}

@@ -232,10 +232,7 @@ def rehearse_task(directory: str, submission: str, number: str, workers: str) ->
     place(folder / LOG, b"")
     process, n_workers = processes.fingerprint(os.getpid()), node.processes(workers)
     Attempt(
-        state="finished",
-        process=process,
-        node=node.name,
-        job_id=node.job_id,
+        *("finished", process, node.name, node.job_id),
         started=now,
         updated=now,
         workers=n_workers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -233,9 +234,14 @@ def _is_named(name: str, own: str) -> bool:
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
 
 
-def names_a_row(name: str) -> bool:
-    """Return whether others name what tells points apart like this."""
-    return _is_named(name, "row_id")
+def entries_naming_rows(file: Path) -> list[str]:
+    """Return the entries of a file that others call what tells points apart; none if not an NPZ."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    except (OSError, zipfile.BadZipFile):
+        return []
+    return [name for name in names if _is_named(name, "row_id")]
 
 
 def meant_columns(frame: pl.DataFrame) -> str:

@@ -11,7 +11,6 @@ import json
 import re
 import tomllib
 import uuid
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +35,7 @@ from manyseed.orchestrator.importing.directory import (
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.mapping import names_a_row
+from manyseed.orchestrator.importing.mapping import entries_naming_rows
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -61,22 +60,6 @@ _SHOWN = 10  # classes in a message
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
-def _reordered(source: PredictionFile, first: PredictionFile) -> list[str] | None:
-    """Return the file's entries that may tell points apart, if its test sets may be others' points.
-
-    None if the test sets differ in more than their order.
-    """
-    one, other = (np.sort(each.y_true, axis=1) for each in (source, first))
-    if one.shape != other.shape or not np.array_equal(one, other):
-        return None
-    try:
-        with zipfile.ZipFile(source.file) as file:
-            names = [name.removesuffix(".npy") for name in file.namelist()]
-    except (OSError, zipfile.BadZipFile):
-        return []
-    return [name for name in names if names_a_row(name)]
-
-
 def joined(
     sources: Sequence[PredictionFile], *, is_dataset_given: bool = False
 ) -> list[PredictionFile]:
@@ -98,7 +81,8 @@ def joined(
                 what = f"its classes are {shown[0]}, not {shown[1]}, as"
             elif n[0] != n[1]:
                 what = f"its test sets have {n[0]:,} points, not {n[1]:,}, as"
-            elif key == "y_true" and (names := _reordered(source, first)) is not None:
+            elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
+                names = entries_naming_rows(source.file)
                 raise UserError(
                     f"has the classes of {first.file}, in another order",
                     file=source.file,

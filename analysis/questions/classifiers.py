@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,11 @@ from manyseed.analysis.questions.intervals import (
     SKEWED,
     clustered,
     may_differ,
+    of_log_variance,
     of_variance,
-    t_quantile,
     total,
 )
-from manyseed.analysis.questions.quantiles import (
-    average_ranks,
-    range_quantile,
-)
+from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.tables.rows import VARIES, Tables
 
@@ -256,7 +254,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, float, float]:
         variance, freedom = _of_ratio(influence, one["classifier"], other["classifier"])
         ratio, floor = one["sd"] / other["sd"], one["floor"] + other["floor"]
-        return ratio, *_ends(ratio, max(variance, floor), freedom, sure)
+        return ratio, *of_log_variance(ratio, max(variance, floor), freedom, sure)
 
     first, last = all_of[0], all_of[-1]
     like_first = tuple(own["classifier"] for own in all_of[1:] if compared(first, own)[1] <= 1)
@@ -309,18 +307,12 @@ def _spread(
 ) -> SeedSpread:
     """Return the spread of a classifier; `repeats`: its variances and degrees of freedom."""
     error = max(row["variance"], row["floor"])
-    low, high = _ends(row["sd"], error, row["freedom_right"], confidence)
+    low, high = of_log_variance(row["sd"], error, row["freedom_right"], confidence)
     if contexts == 1:
         ends = of_variance(repeats["own"].to_numpy(), repeats["free"].to_numpy(), confidence)
         low, high = (end**0.5 for end in ends)
     skewness = row["cubes"] / row["runs"] / (row["squares"] / row["runs"]) ** 1.5
     return SeedSpread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]), skewness)
-
-
-def _ends(sd: float, variance: float, freedom: float, confidence: float) -> tuple[float, float]:
-    """Return the interval of a standard deviation, given the variance of the log of its square."""
-    half = t_quantile(confidence, freedom) * math.sqrt(variance) / 2
-    return sd * math.exp(-half), sd * math.exp(half)
 
 
 def _of_ratio(influence: pl.DataFrame, one: str, other: str) -> tuple[float, float]:
@@ -391,8 +383,7 @@ def standings(cells: pl.DataFrame) -> Standings | None:
     critical = critical_difference(len(rows), datasets)
     apart = tuple(
         (one.classifier, other.classifier)
-        for index, one in enumerate(rows)
-        for other in rows[index + 1 :]
+        for one, other in combinations(rows, 2)
         if other.rank - one.rank >= critical
     )
     return Standings(rows, datasets, critical, apart)
@@ -544,8 +535,8 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
 
 
 def _alike(superlative: str, classifiers: Sequence[str]) -> str:
-    named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
-    return f" Which of {named} varies {superlative} cannot be told."
+    *named, last = classifiers
+    return f" Which of {', '.join(named)} and {last} varies {superlative} cannot be told."
 
 
 def answer_standings(evidence: Evidence) -> Iterator[Answer]:
@@ -554,12 +545,10 @@ def answer_standings(evidence: Evidence) -> Iterator[Answer]:
     for text, figures in in_words(found):
         assert found is not None
         ranks = [f"{row.classifier} {row.rank:.1f}" for row in found.rows]
-        told = (
-            f"{counted(len(found.apart), 'pair')} told apart" if found.apart else "none told apart"
-        )
+        told = f"{counted(len(found.apart), 'pair') if found.apart else 'none'} told apart"
         if len(found.apart) == 1:
             told = " > ".join(found.apart[0])
-        over = f"Mean ranks on {found.datasets:,} datasets"
-        headline = first_ones(ranks, lambda text: f"{over}: {text}; {told}.")  # noqa: B023
+        said = f"Mean ranks on {found.datasets:,} datasets: {{}}; {told}."
+        headline = first_ones(ranks, said.format)
         rows = [asdict(row) for row in found.rows]
         yield Answer(headline, evidence=text, rows=rows, figures=figures)

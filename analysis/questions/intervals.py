@@ -115,6 +115,14 @@ def between(own: Real, freedom: Real) -> float:
     return squares * n / (n - 1) if n > 1 else 0.0
 
 
+def of_log_variance(
+    sd: float, variance: float, freedom: float, confidence: float
+) -> tuple[float, float]:
+    """Return the interval of a standard deviation, given the variance of the log of its square."""
+    half = t_quantile(confidence, freedom) * math.sqrt(variance) / 2
+    return sd * math.exp(-half), sd * math.exp(half)
+
+
 def of_variance(own: Real, freedom: Real, confidence: float) -> tuple[float, float]:
     """Return the interval of the mean variance of runs on these test sets, over seeds.
 

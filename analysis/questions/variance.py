@@ -94,7 +94,7 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     +, crossed ones by *); `part` (of the parts above); `variance`, whose estimate may be negative,
     and its interval; `share` of the variance of all, if parts add up to it; `unequal`, by how much
     the variance differs between test sets (sd of its logarithm); `seeds_low` and `seeds_high`, the
-    interval over seeds alone of a variance of accuracy, as `howmany` has it; `n_repeats` and
+    interval over seeds alone of `ALL` of accuracy, as `howmany` has it; `n_repeats` and
     `n_runs` that it rests on; `over`, what the interval is over; `cells` that it is estimated from.
     Error consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
     variances of a pair of runs, and `TEST_SET`.
@@ -190,7 +190,7 @@ class _Report:
             if part != TEST_SET:  # a part is no more than the whole
                 low, high = (min(end, self.most.get(metric, math.inf)) for end in (low, high))
         seeds = None
-        if limits is not None and metric == ACCURACY and part in (ALL, ALONE):
+        if limits is not None and metric == ACCURACY and part == ALL:
             seeds = of_variance(found.own, found.freedom, self.confidence)
         return {
             "cell": self.full.cell,

@@ -137,6 +137,7 @@ class OnDisk:
     start: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    fortran: bool = False
 
     @classmethod
     def at(
@@ -151,18 +152,17 @@ class OnDisk:
         end = end if size is None else min(end, start + size)
         file.seek(start)
         shape, fortran, dtype = _header(file, path, key)
-        if fortran and len(shape) > 1:
-            remedy = "save it with numpy.ascontiguousarray"
-            raise UserError("is in Fortran order", file=path, key=key, remedy=remedy)
         start = file.tell()
         available = end - start
         if available < (needed := math.prod(shape) * dtype.itemsize):
             problem = f"is truncated: it needs {needed:,} bytes and has {available:,}"
             raise UserError(problem, file=path, key=key, remedy="copy it again")
-        return cls(file, start, shape, dtype)
+        return cls(file, start, shape, dtype, fortran and len(shape) > 1)
 
     def __getitem__(self, positions: Positions) -> NDArray[Any]:
         """Read the rows at these positions, in their order."""
+        if self.fortran:
+            return self._across(positions)
         rows = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
         size = int(np.prod(self.shape[1:]))
         for part in np.split(
@@ -173,6 +173,20 @@ class OnDisk:
                 values = np.fromfile(self.file, dtype=self.dtype, count=len(part) * size)
                 rows[part] = values.reshape(len(part), *self.shape[1:])
         return rows
+
+    def _across(self, positions: Positions) -> NDArray[Any]:
+        """Read rows of an array in Fortran order, of which each column lies together."""
+        columns = math.prod(self.shape[1:])
+        found = np.empty((columns, len(positions)), dtype=self.dtype)
+        if len(positions) and columns:
+            first, last = int(np.min(positions)), int(np.max(positions))
+            for column in range(columns):
+                place = column * self.shape[0] + first
+                self.file.seek(self.start + place * self.dtype.itemsize)
+                values = np.fromfile(self.file, dtype=self.dtype, count=last - first + 1)
+                found[column] = values[np.asarray(positions) - first]
+        rows = found.T.reshape(len(positions), *self.shape[1:], order="F")
+        return np.ascontiguousarray(rows)
 
 
 @dataclass(frozen=True, slots=True)

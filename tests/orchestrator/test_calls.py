@@ -114,7 +114,7 @@ def test_wrong_arguments_of_an_estimators_sweep(options: dict[str, Any], message
         (
             {"a": ARRAYS, "b": {**ARRAYS, "y_true": 1 - Y}},
             {},
-            r'predictions\["b"\]: y_true: its test sets differ from those of predictions\["a"\]',
+            r'predictions\["b"\]: y_true: has the classes of predictions\["a"\], in another order',
         ),
         ({**ARRAYS, "scores": SHARES}, {}, "predictions: scores: look .*\n  probabilities=True$"),
         ({**ARRAYS, "scores": SCORES[0, 0]}, {}, "predictions: scores: has shape"),

@@ -368,7 +368,6 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
         ({"scores": np.zeros((6,))}, r"scores: has shape \(6,\)"),
         ({"class_names": np.array(["a", "b"])}, "there are 2 classes, but scores for 3"),
         ({"run": np.zeros(6, int)}, "repeat 1, run 0 occurs twice in one cell"),
-        ({"scores": np.zeros((6, SAMPLES, 3), order="F")}, "Fortran"),
         ({"hparams": np.array(["a b"] * 6)}, "must not be empty or have spaces"),
     ],
 )

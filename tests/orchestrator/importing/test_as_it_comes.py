@@ -15,6 +15,7 @@ import torch
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, inside
 
 RUNS, SAMPLES, CLASSES = 3, 30, 4
@@ -338,3 +339,20 @@ def test_scores_that_can_be_read_in_two_ways_are_refused(tmp_path: Path) -> None
     np.savez(file, scores=scores.transpose(0, 2, 1), y_true=y_true)
     done = command("import", file, "--out", tmp_path / "made")
     assert (done.returncode, "Imported 6 runs" in done.output) == (0, True), done.output
+
+
+@pytest.mark.parametrize("name", ["scores", "labels"])
+def test_an_array_in_fortran_order_is_read_as_it_is_meant(tmp_path: Path, name: str) -> None:
+    """As `transpose` leaves it."""
+    made = {"scores": SCORES, "labels": LABELS}[name]
+    np.savez(tmp_path / "c.npz", **{name: made}, y_true=Y)
+    np.savez(tmp_path / "f.npz", **{name: np.asfortranarray(made)}, y_true=Y)
+    both = [tmp_path / "c", tmp_path / "f"]
+    for folder in both:
+        Sweep.import_predictions([folder.with_suffix(".npz")], folder)
+    (one,), (other,) = (list_groups(Sweep(folder).paths.store) for folder in both)
+    names = [array.name for array in one.spec.arrays if array.role == "prediction"]
+    assert names
+    for array in names:
+        np.testing.assert_array_equal(read_array(one, array), read_array(other, array))
+    assert accuracies(Sweep(both[1])) == pytest.approx(EXPECTED)

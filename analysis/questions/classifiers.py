@@ -372,8 +372,7 @@ def standings(cells: pl.DataFrame) -> Standings | None:
         .agg(pl.col("accuracy_mean").implode().list.mean())
     )
     table = means["accuracy_mean"].to_numpy().reshape(-1, len(shared.classifiers))
-    datasets = table.shape[0]
-    if datasets < 2:
+    if (datasets := table.shape[0]) < 2:
         return None
     ranks = np.apply_along_axis(average_ranks, 1, -table)
     mean = ranks.mean(axis=0)

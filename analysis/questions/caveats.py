@@ -19,7 +19,12 @@ from manyseed.analysis.alphahat import worst
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import SORTED, Options
 from manyseed.analysis.questions.intervals import holm
-from manyseed.analysis.questions.quantiles import average_ranks, normal_above
+from manyseed.analysis.questions.quantiles import (
+    average_ranks,
+    normal_above,
+    normal_quantile,
+    t_quantile,
+)
 from manyseed.analysis.tables.rows import REPEAT, VARIES
 
 SIGNIFICANT = 0.05  # probability of any warning for a sweep whose runs are missing at random
@@ -207,6 +212,44 @@ def _arrangements(place: NDArray[np.int64], recipe: NDArray[np.int64]) -> float:
     of_set = np.bincount(place)
     of_both = np.unique(np.stack([place, recipe]), axis=1, return_counts=True)[1]
     return sum(map(math.lgamma, of_set + 1.0)) - sum(map(math.lgamma, of_both + 1.0))
+
+
+GUESSED = 0.05  # probability of not saying it of a classifier that guesses
+
+
+def guessing(repeats: pl.DataFrame, most: pl.DataFrame) -> pl.DataFrame:
+    """Return the cells whose accuracy is not told to be above that of the most frequent class.
+
+    Both of two one-sided tests must leave it open, at `GUESSED` each: whether the mean over test
+    sets is within the error of as many points as one test set has; and, with several test sets, a
+    t test of their differences.
+
+    `repeats`: the table with `dataset` and `classifier` joined. `most`: columns dataset,
+    classifier, repeat_index and share, of the most frequent class among a test set's points.
+
+    Returns columns dataset, classifier, cell, `accuracy` and `share` (means over test sets),
+    `sets` and `points` (of the smallest test set).
+    """
+    names = [*_GROUP, "repeat_index"]
+    known = repeats.filter(pl.col("accuracy_mean").is_not_null())
+    known = known.with_columns(pl.col(*_GROUP).cast(pl.String)).join(
+        most.filter(pl.col("share") < 1), on=names, how="inner", maintain_order="left"
+    )
+    above = pl.col("accuracy_mean") - pl.col("share")
+    cells = known.group_by(*_GROUP, "cell", maintain_order=True).agg(
+        accuracy=pl.col("accuracy_mean").mean(),
+        share=pl.col("share").mean(),
+        sets=pl.len(),
+        points=pl.col("n_test").min(),
+        above=above.mean(),
+        error=(above.std() / pl.len().sqrt()).fill_null(float("inf")),
+    )
+    quantile = [float(t_quantile(max(n - 1, 1), 1 - GUESSED)) for n in cells["sets"]]
+    chance = pl.col("share") * (1 - pl.col("share")) / pl.col("points")
+    is_open = (pl.col("above") <= normal_quantile(1 - GUESSED) * chance.sqrt()) & (
+        pl.col("above") <= pl.Series(quantile, dtype=pl.Float64) * pl.col("error")
+    )
+    return cells.filter(is_open).select(*_GROUP, "cell", "accuracy", "share", "sets", "points")
 
 
 SUSPECT = "alpha_hat_suspect"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, spelling
-from manyseed.jobs.datasets.info import ColumnInfo, Looks, Samples
+from manyseed.jobs.datasets.info import ColumnInfo, Looks, Samples, Tells
 
 Doubt = tuple[Looks, tuple[str, ...]]
 """What else a column looks like as it is written, and some of its values."""
@@ -30,6 +30,10 @@ _SHARE = 0.5  # of the rows; a category with more labels says nothing about the 
 _NUMBERS = 0.9  # of the rows; with as many, a column was meant to hold numbers
 _ROUNDING = 2.0**-44  # of a number; smaller differences are errors of float64
 _AFTER_DAYS = 22000101
+_CHANCE = math.log(1e-6)  # that values which tell nothing of classes have one class each
+_ENOUGH = 30  # rows; with fewer, a feature that is wrong in one of ten rows may seem to tell all
+_FIRST = 1000  # rows that rule most columns out
+_OFTEN = 0.01  # of the rows; a number that is far from the others and as frequent marks something
 _MEASURED = re.compile(
     r"(?:[$€£¥₹] ?)?[+\-−]?\d{1,3}(?:[ \u00a0\u202f',.]?\d+)*"
     r"[ \u00a0\u202f]?(?P<unit>%|‰|[$€£¥₹]|°?[A-Za-zµ]{0,3})"
@@ -72,6 +76,8 @@ def column_info(
             looks, shown = "single", merged
         elif not looks and _are_few(distinct, known.size):
             looks, shown = "few", tuple(f"{number:.0f}" for number in distinct)
+        elif not looks and (far := _far(distinct, known)):
+            looks, shown = "far", far
         return ColumnInfo(name, "continuous", looks=looks, shown=shown)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
@@ -92,6 +98,86 @@ def column_info(
     else:
         looks, shown = _of_labels(different, doubt)
     return ColumnInfo(name, "categorical", len(different), looks, shown)
+
+
+def told_by(
+    column: ColumnInfo, values: NDArray[np.float64], y: NDArray[np.integer[Any]]
+) -> ColumnInfo:
+    """Describe what a feature's values tell of the rows that share them.
+
+    `values`, float64 array (sample,): codes of labels or numbers, NaN where missing. `y`, integer
+    array (sample,): class indices. Numbers in whose order classes are sorted are a feature that
+    tells much, and no names of groups, unless all are as frequent.
+    """
+    is_known = np.isfinite(values)
+    known, classes = values[is_known], y[is_known]
+    few = max(_FEW, 2 * (int(y.max()) + 1))
+    is_label = column.kind == "categorical"
+    is_whole = is_label or bool(np.equal(known, np.round(known)).all())
+    if column.looks != "id" and (
+        known.size < max(_ENOUGH, y.size / 2)
+        or (not is_whole and np.unique(known[:_FIRST]).size > few)
+        or _classes_of_values(known[:_FIRST], classes[:_FIRST]) is None
+    ):
+        return column
+    distinct, counts = np.unique(known, return_counts=True)
+    if not distinct.size:
+        return column
+    rows = (distinct.size, int(counts.min()), int(counts.max()))
+    of_value = _classes_of_values(known, classes)
+    if (
+        of_value is None
+        or not 1 < distinct.size <= known.size / 2
+        or _log_chance(counts, np.bincount(classes)) > _CHANCE
+    ):
+        return replace(column, rows=rows) if column.looks == "id" else column
+    tells: Tells = "target" if distinct.size <= few else "group"
+    if tells == "group" and not is_label and (not is_whole or _are_sorted(of_value, counts)):
+        return replace(column, rows=rows) if column.looks == "id" else column
+    return replace(column, tells=tells, rows=rows)
+
+
+def _classes_of_values(
+    values: NDArray[np.float64], y: NDArray[np.integer[Any]]
+) -> NDArray[np.integer[Any]] | None:
+    """Return the class of each value, in ascending order; None if some have several."""
+    order = np.lexsort((y, values))
+    values, y = values[order], y[order]
+    is_same = values[1:] == values[:-1]
+    if (is_same & (y[1:] != y[:-1])).any():
+        return None
+    of_value: NDArray[np.integer[Any]] = y[np.append(True, ~is_same)[: y.size]]
+    return of_value
+
+
+def _log_chance(rows: NDArray[np.int64], of_class: NDArray[np.int64]) -> float:
+    """Return the logarithm of the probability that rows, dealt at random, agree in every value."""
+    shares = of_class[of_class > 0] / of_class.sum()
+    sizes, number = np.unique(rows, return_counts=True)
+    agree = (shares[:, np.newaxis] ** np.minimum(sizes, 1000)).sum(axis=0)
+    return float(number @ np.log(agree))
+
+
+def _are_sorted(of_value: NDArray[np.integer[Any]], rows: NDArray[np.int64]) -> bool:
+    """Return whether the class changes less often from value to value than in random order."""
+    shares = np.bincount(of_value) / of_value.size
+    changes = np.count_nonzero(np.diff(of_value.astype(np.int64)))
+    expected = (of_value.size - 1) * (1 - (shares**2).sum())
+    return bool(changes < expected / 2 and rows.min() < rows.max())
+
+
+def _far(distinct: NDArray[np.float64], known: NDArray[np.float64]) -> tuple[str, ...]:
+    """Return a number that repeats farther from all others than these from each other, if any."""
+    if distinct.size <= _FEW:
+        return ()
+    for far, low, high in (
+        (distinct[0], distinct[1], distinct[-1]),
+        (distinct[-1], distinct[0], distinct[-2]),
+    ):
+        n = int(np.count_nonzero(known == far))
+        if n >= max(2, _OFTEN * known.size) and max(low - far, far - high) > high - low:
+            return (f"{far:g}", f"{n:,}", f"{low:g}", f"{high:g}")
+    return ()
 
 
 def _of_labels(labels: set[str], doubt: Doubt) -> Doubt:

@@ -28,7 +28,9 @@ Looks = Literal[
     "thousands",
     "single",
     "few",
+    "far",
 ]
+Tells = Literal["", "target", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,17 @@ class ColumnInfo:
         labels that are numbers, almost all of them; that hardly repeat; that differ only in
         spelling or case; that are one number, kept apart or read as one; numbers with leading
         zeros; with commas that may separate thousands;
-        that float32 does not tell apart, or cannot hold; whole numbers that repeat as labels do.
+        that float32 does not tell apart, or cannot hold; whole numbers that repeat as labels do;
+        one that repeats, far from all others, as what marks missing values does.
     shown : tuple of str
-        The labels that are not numbers, or are alike, or such numbers.
+        The labels that are not numbers, or are alike, or such numbers. Of a number far from all
+        others: it, in how many rows it is, and the ends of the others.
+    tells : {"", "target", "group"}
+        Whether all rows that share a value have one class, beyond chance: with few values, as a
+        form of the target has; or with many, as rows of one patient have.
+    rows : (int, int, int)
+        Of such a column, and of names or numbers of rows: different values, and the fewest and
+        most rows that share one; else zeros.
     """
 
     name: str
@@ -56,6 +66,8 @@ class ColumnInfo:
     n_labels: int = 0
     looks: Looks = ""
     shown: tuple[str, ...] = ()
+    tells: Tells = ""
+    rows: tuple[int, int, int] = (0, 0, 0)
 
 
 OFFICIAL = "official"  # value of ``test`` where the source's own test part is the test set

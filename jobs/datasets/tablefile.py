@@ -24,6 +24,7 @@ from manyseed.jobs.datasets.columns import (
     set_aside,
     target_info,
     to_samples,
+    told_by,
 )
 from manyseed.jobs.datasets.info import (
     ColumnInfo,
@@ -146,16 +147,20 @@ def _samples(path: Path, columns: Columns, keys: Keys, n_first: int | None) -> T
     assert target_column is not None  # the target is never ignored
     if not features and target_column.values.size:
         raise refused(path, f"has no features: {_without_features(path, target, columns)}")
-    samples = to_samples(f"file:{path}", list(features.values()), target_column)
-    samples = _split(samples, keys, beside, n_first)
-    infos = tuple(
+    taken = to_samples(f"file:{path}", list(features.values()), target_column)
+    samples = _split(taken, keys, beside, n_first)
+    values = dict(zip(features, taken.X.T, strict=True))
+    infos = (
         column_info(name, column.values, is_declared=column.is_declared, doubt=column.doubt)
         if column
         else set_aside(name, aside.get(name))
         for name, column in columns.items()
         if name != target
     )
-    return samples, infos + target_info(target_column)
+    told = tuple(
+        told_by(one, values[one.name], taken.y) if one.name in values else one for one in infos
+    )
+    return samples, told + target_info(target_column)
 
 
 def shape_of(

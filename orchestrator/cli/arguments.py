@@ -303,12 +303,25 @@ class _AsGiven:
                     raise typer.BadParameter(
                         f"{value!r} is not a valid {kind}.", ctx=ctx, param=param
                     ) from None
+            if self.annotation is float and isinstance(value, str):
+                value = _share(value, param, ctx)
         elif not value:
             return ()
         elif not isinstance(value, str) and self.annotation in (list[str], list[Path]):
             (kind,) = get_args(self.annotation)
             return [kind(one) for one in value]
         return self.usual().coerce(value, param=param, ctx=ctx)
+
+
+def _share(text: str, param: Any, ctx: Any) -> str:
+    """Return a number as it is given, and a percentage as a share."""
+    number = text.strip().removesuffix("%")
+    try:
+        float(number)
+    except ValueError:
+        reason = f"{text!r} is not a number; write it such as 0.01, or 1%"
+        raise typer.BadParameter(reason, ctx=ctx, param=param) from None
+    return number if number == text.strip() else repr(float(number) / 100)
 
 
 class _Wrapping:
@@ -325,7 +338,8 @@ class _Wrapping:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Caption = Annotated[
-    str | None, optional("TEXT", "Of a LaTeX or Markdown table.", "--caption", default=...)
+    str | None,
+    optional("TEXT", "Of a LaTeX or Markdown table; plain text.", "--caption", default=...),
 ]
 Label = Annotated[str | None, optional("tab:NAME", "Its label.", "--label", default=...)]
 Bold = Annotated[

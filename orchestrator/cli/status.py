@@ -24,7 +24,12 @@ from manyseed.orchestrator.cli.output import (
     say_steps,
     say_training,
 )
-from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError, UserError
+from manyseed.orchestrator.errors import (
+    INTERRUPTED,
+    NOT_FINISHED,
+    UnavailableError,
+    command,
+)
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 from manyseed.orchestrator.tasks.intent import LOCAL
 
@@ -268,7 +273,8 @@ def logs(
     directory: Directory,
     what: str | None = argument(
         "RUN|TASK",
-        "A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
+        "A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id. By "
+        "default, the task that began last.",
     ),
     failed: bool = switch("--failed", "Show why runs failed, one traceback of each error."),
     as_json: Json = False,
@@ -277,6 +283,8 @@ def logs(
 
     Examples:
 
+        manyseed logs sweep
+
         manyseed logs sweep 1/0
 
         manyseed logs sweep --failed
@@ -284,12 +292,19 @@ def logs(
     from manyseed.orchestrator.paths import open_sweep
 
     paths = open_sweep(directory)
-    if failed == (what is not None):
-        raise UserError("give a run or a task, or --failed", key="RUN|TASK")
+    if failed:
+        given: dict[str, Any] = {"RUN|TASK": what}
+        alone("--failed", **given)
     from manyseed.orchestrator.progress import logs as texts
     from manyseed.orchestrator.submissions.submission import lost_failures, submissions
     from manyseed.orchestrator.tasks.attempts import shortened
 
+    others = ""
+    if what is None and not failed:
+        what = texts.latest(paths)
+        if not as_json:
+            say(f"Task {what}, which began last:")
+            others = f"Also: {command('logs', directory)} with another task, a run, or --failed"
     if what is not None:
         printed = list(texts.logs(paths, what))
         for text in texts.lost(paths, what):
@@ -302,6 +317,8 @@ def logs(
         ended = "" if as_json else texts.ending(paths, what)
         if ended or not (printed or as_json):
             say(ended or "Nothing was printed.")
+        if others:
+            say(others)
         return
     groups = texts.failures(paths, fold=not as_json)
     for text in lost_failures(submissions(paths)):

@@ -126,7 +126,7 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
         reason = "cannot be read: it is damaged, or is not a Parquet file"
         if isinstance(error, OSError) and error.strerror:
             reason = f"cannot be read: {error.strerror}"
-        raise DamagedFile(path, reason, remedy) from error
+        raise DamagedFile(path, reason, remedy) from None
 
 
 def require_intact(path: Path) -> None:

@@ -33,6 +33,7 @@ _LOOKS = {
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")
 """How notes on users' own code begin that tell what was found."""
+TELLS = "tells {} by itself: each of its values has one class"
 NAMELESS = "the column without a name"  # as pandas writes an index
 _WRITTEN = {
     "sklearn:digits",
@@ -89,12 +90,20 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
                 f"such as {shown}; classifiers that compute in it, as many trees do, see them as "
                 "equal or fail; subtract a constant, or divide by one (xgb does so itself)"
             )
+        elif column.looks == "far":
+            far, n, low, high = column.shown
+            yield (
+                f"{name} is {far} in {n} rows, far from its other values ({low} to {high}); if "
+                "that marks missing values, leave these cells empty"
+            )
         elif column.looks == "alike":
             yield f"{name} has labels that are the same but for blanks or case: {shown}"
         elif column.looks == "same":
             yield f"{name} has labels that are the same number: {shown}"
         elif column.looks == "merged":
             yield f"{name} holds numbers written in several ways, which are taken as one: {shown}"
+        if column.tells and (note := _tells(name, column, info)):
+            yield note
     if same := alike(info.class_names):
         shown = some([*map(toml_value, same[0])], _SHOWN)
         yield f"classes are the same but for blanks or case: {shown}; {_MERGE}"
@@ -112,6 +121,22 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             f"classes with too few rows to be in training part and test set: {some(scarce, _SHOWN)}"
             f"; {_MERGE}, or leave their rows out"
         )
+
+
+def _tells(name: str, column: ColumnInfo, info: DatasetInfo) -> str:
+    """Say what a column tells of classes; of one that is left out, only which rows it joins."""
+    shown, (values, least, most) = toml_value(column.name), column.rows
+    left_out = f"if it is not a feature: ignore = [{shown}]"
+    if column.tells == "target":
+        target = info.canonical.get("target", "the class")
+        return "" if column.kind == "ignored" else f"{name} {TELLS.format(target)}; {left_out}"
+    if info.group_sizes or info.n_test_sets is not None or not column.name:
+        return ""
+    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return (
+        f"{name}: {values:,} values, each in {each} rows of one class; rows of one {name} may be "
+        f"on both sides of the split: group = {shown} keeps them together"
+    )
 
 
 def _scarce(info: DatasetInfo) -> list[str]:
@@ -200,10 +225,11 @@ class Notes:
             if column.looks in _LOOKS:
                 shown = toml_value(column.name)
                 together = f", if rows that share it belong together: group = {shown}"
+                is_shared = column.looks == "id" and column.rows[2] > 1 and not column.tells
                 self._others.append(
                     f"{name}: {column.name or NAMELESS} {_LOOKS[column.looks]}; "
                     f"if it is not a feature: ignore = [{shown}]"
-                    + (together if column.looks == "id" and column.name else "")
+                    + (together if is_shared and column.name else "")
                 )
 
     def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:

@@ -21,6 +21,7 @@ from manyseed.jobs.checks import Refused, similar
 from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
+from manyseed.jobs.datasets.parts import GROUP
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
 from manyseed.jobs.own import copies
@@ -47,7 +48,7 @@ TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "o
 TARGET = "target"
 
 _LEFT_OUT: Mapping[str, str] = {
-    "id": "looks like names or numbers of rows",
+    "id": "looks like names or numbers",
     "date": "looks like dates",
     "distinct": "has labels that hardly repeat",
     "constant": "never changes",
@@ -104,7 +105,8 @@ def sweep_file(
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)
     first = first_run(described.info, model, table)
-    asked = [f"  {question}" for question in (*_questions(described), *_fewer_epochs(first))]
+    questions = (*_questions(described), *_noted(described), *_fewer_epochs(first))
+    asked = [f"  {question}" for question in questions]
     told = ["Please check:", *asked] if asked else []
     told += [first.told] if first.told else []
     yielded = _lines(
@@ -258,12 +260,20 @@ def _questions(data: _Data) -> list[str]:
     for column in data.columns:
         name = column.name or NAMELESS
         if column.name in ignored:
-            asked.append(f"{name}: left out, as it {_LEFT_OUT.get(column.looks, _UNREADABLE)}")
-        elif column.looks == "few":
+            why = _LEFT_OUT.get(column.looks, _UNREADABLE)
+            of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
+            asked.append(f"{name}: left out, as it {why}{of_rows}")
+        elif column.looks == "few" and not column.tells:
             declared = f"categorical = [{toml_value(column.name)}]"
             shown = ", ".join(column.shown)
             asked.append(f"{name}: {shown} taken as numbers; if labels: {declared}")
     return asked
+
+
+def _noted(data: _Data) -> list[str]:
+    """Return the notes on columns that may not be what they seem, as the plan has them."""
+    columns = replace(data.info, class_names=(), class_counts=(), columns=data.columns)
+    return [*data_notes(columns)]
 
 
 def _fewer_epochs(first: FirstRun) -> Iterator[str]:
@@ -288,7 +298,9 @@ def _columns_told(data: _Data) -> Iterator[str]:
         names = [
             (column.name or NAMELESS) + (f" ({column.n_labels:,})" if column.n_labels else "")
             for column in data.columns
-            if column.kind == kind and column.name not in ignored and column.looks != "few"
+            if column.kind == kind
+            and column.name not in ignored
+            and (column.looks != "few" or column.tells)
         ]
         if names:
             text = f"taken as {word}: {', '.join(names)}"
@@ -381,11 +393,17 @@ def _lines(
     yield f"# {info.n_samples:,} rows of {_kind(info)}"
     yield f"# {len(classes)} classes: {some(classes, _SHOWN)}"
     yield from _columns_told(data)
-    yield from (f"# {note}" for note in data_notes(info))
+    yield from (f"# {note}" for note in data_notes(replace(info, columns=data.columns)))
     yield f"[dataset.{toml_key(data.name)}]"
     yield _line(data.key, data.source)
     for key, (value, remark) in data.options.items():
         yield _line(key, value, remark)
+    if info.n_test_sets is None and not info.group_sizes:
+        ignored = data.options.get("ignore", ((), ""))[0]
+        for column in data.columns:
+            if column.tells == "group" and column.name:
+                instead = ", then not in ignore" if column.name in ignored else ""
+                yield f"# {_line(GROUP, column.name, f'keeps its rows together{instead}')}"
     if info.n_test_sets != 1:
         yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
     for network, epochs in first.epochs.items():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,11 +110,18 @@ def _outcome(paths: SweepPaths) -> Estimate:
         trained = read_array(group, "status") == DONE
         fits += int(trained.sum())
         seconds += float(np.nansum(read_array(group, "fit_seconds")[trained], dtype=np.float64))
+    return Estimate(fits, *on_disk(paths.store), seconds / 3600)
+
+
+def on_disk(folder: Path) -> tuple[int, int]:
+    """Return the bytes in a folder, and its files and folders; files that go meanwhile are none."""
     n_bytes, n_files = 0, 0
-    for folder, _, names in os.walk(paths.store):
+    for where, _, names in os.walk(folder):
         n_files += 1 + len(names)
-        n_bytes += sum(os.stat(os.path.join(folder, name)).st_size for name in names)  # noqa: PTH116, PTH118
-    return Estimate(fits, n_bytes, n_files, seconds / 3600)
+        for name in names:
+            with suppress(FileNotFoundError):
+                n_bytes += os.stat(os.path.join(where, name)).st_size  # noqa: PTH116, PTH118
+    return n_bytes, n_files
 
 
 _FURTHER = ("feature", "response")  # work that takes hours besides fits

@@ -7,7 +7,7 @@ fits correct it: those of the same dataset and classifier or, if there are none,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -432,15 +432,21 @@ def check_room(
         )
 
 
-def require_room(directory: Path, missing: list[GroupRoom]) -> None:
+def require_room(
+    directory: Path, missing: list[GroupRoom], left: Callable[[], int] | None = None
+) -> None:
     """Refuse a submission of runs that do not fit on the disk.
 
-    `directory`: the sweep. `missing`: each group with the runs to train.
+    `directory`: the sweep. `missing`: each group with the runs to train. `left`: returns the bytes
+    that predictions lack of the size that they will have; asked only where room is scarce.
     """
     predictions = store_bytes(missing)
     journals = sum(group.runs * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
     replaced = max(group.spec.shard_length * group.spec.row_bytes for group in missing)
     needed, free = predictions + journals + replaced, _free(os.statvfs(directory))
+    if needed > free and left is not None:
+        predictions = min(predictions, max(0, left()))
+        needed = predictions + journals + replaced
     if needed > free:
         raise UnavailableError(
             f"{directory}: {sum(group.runs for group in missing):,} runs need {_gb(needed)} "

@@ -151,6 +151,19 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     return _of_task(*_find_task(paths, what))
 
 
+def latest(paths: SweepPaths) -> str:
+    """Return the task that began last, as `logs` takes it, or else the first that is to begin."""
+    listed = submissions(paths)
+    if not listed:
+        remedy = training(paths, "submit")
+        raise UserError("no task was submitted yet", file=paths.directory, remedy=remedy)
+    for submission in reversed(listed):
+        if attempts := submission.attempts():
+            last = max(attempts, key=lambda attempt: attempt.started)
+            return f"{submission.number}/{int(last.folder.name.partition('-')[0])}"
+    return f"{listed[-1].number}/0"
+
+
 _HOW = {
     "finished": "finished",
     "stopped": "stopped, as was asked",

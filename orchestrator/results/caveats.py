@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,9 +15,12 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.computing.tables import Analysis, Results
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
-from manyseed.orchestrator.errors import ManyseedError, command
+from manyseed.orchestrator.errors import ManyseedError, command, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.survey import covered, survey
+
+if TYPE_CHECKING:
+    from manyseed.jobs.datasets.info import DatasetInfo
 
 LEVEL = 0.05  # probability of telling a difference between recipes, where there is none
 
@@ -127,6 +131,67 @@ def mixed(runs: pl.DataFrame) -> list[str]:
                 f"p = {row['p_holm']:.2g}), and results pool them"
             )
         sentences.append(f"{made}; {told}. manyseed status DIR RUN says how a run was made.")
+    return sentences
+
+
+def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
+    """Say which classifiers are no better than the most frequent class: a headline, the evidence.
+
+    Parameters are those of `analysis.questions.caveats.guessing`.
+    """
+    from manyseed.analysis.questions.caveats import guessing
+
+    found = guessing(repeats, most)
+    sentences = []
+    for names, own in found.group_by("dataset", "classifier", maintain_order=True):
+        dataset, classifier = map(str, names)
+        of = repeats.filter(
+            pl.col("dataset").cast(pl.String) == dataset,
+            pl.col("classifier").cast(pl.String) == classifier,
+        )["cell"].n_unique()
+        row = own.row(0, named=True)
+        where = f" in {own.height:,} of {of:,} cells" if of > 1 else ""
+        first = f"cell {row['cell']}: " if of > 1 else ""
+        is_above = bool((own["accuracy"] > own["share"]).any())
+        said = f"{dataset} × {classifier}: {'not told to be' if is_above else 'no'} better than "
+        said += f"the most frequent class{where}"
+        sentences.append(
+            (
+                f"{said} ({first}{row['accuracy']:.3f}, and {row['share']:.3f} for that).",
+                f"{said}. {first.capitalize()}{row['accuracy']:.4f} of the test points are right, "
+                f"and that class has {row['share']:.4f} of them (n = "
+                f"{counted(row['sets'], 'test set')} of {row['points']:,} points). Check the "
+                "labels, and the order of classes in what the classifier returns.",
+            )
+        )
+    return sentences
+
+
+def leaks(dataset: str, info: DatasetInfo) -> list[tuple[str, str]]:
+    """Say which features of a file tell more than they should: a headline, and the evidence."""
+    from manyseed.orchestrator.grids.plannotes import NAMELESS
+
+    sentences = []
+    for column in info.columns:
+        name, values = column.name or NAMELESS, column.rows[0]
+        ignore = f"ignore = [{toml_value(column.name)}]"
+        if column.kind == "ignored" or not column.tells:
+            continue
+        if column.tells == "target":
+            target = info.canonical.get("target", "the class")
+            said = f"{dataset}: {name} tells {target} by itself"
+            what = "so accuracy says nothing of other features. If it is not a feature"
+            why = f"each of its {values:,} values has one class, {what}: {ignore}"
+        elif not info.group_sizes and info.n_test_sets is None:
+            said = f"{dataset}: rows of one {name} may be in both training part and test set"
+            what = f"may be known by its {name}. group = {toml_value(column.name)} tells"
+            why = (
+                f"each of its {values:,} values has one class, so a test point's class {what} how "
+                "accurate classifiers are on new ones"
+            )
+        else:
+            continue
+        sentences.append((f"{said}.", f"{said}: {why}."))
     return sentences
 
 

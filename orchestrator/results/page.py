@@ -40,7 +40,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes, read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.answers.points import verdicts
-from manyseed.orchestrator.results.answers.summary import further_answers
+from manyseed.orchestrator.results.answers.summary import doubts, further_answers
 from manyseed.orchestrator.results.caveats import newer
 from manyseed.orchestrator.submissions.submission import lost_failures, submissions
 from manyseed.orchestrator.survey import survey
@@ -219,6 +219,7 @@ def report(
             *filter(None, [amounts]),
             *caveats.problems(tables.repeats),
             *caveats.mixed(last(tables.runs)),
+            *(text for _, text in doubts(paths, last(tables.repeats))),
             *caveats.undefined(tables.repeats),
             *caveats.small_classes(tables.repeats),
             *caveats.not_computed(record),

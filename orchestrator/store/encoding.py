@@ -200,7 +200,7 @@ def patiently(read: Callable[[], T], folder: Path) -> T:
         raise failure
     if isinstance(failure, OSError):
         raise StoreUnavailable(f"cannot read {folder}: {failure}") from failure
-    raise DamagedShard.of(folder, f"cannot be decoded ({failure})") from failure
+    raise DamagedShard.of(folder, f"cannot be decoded ({failure})") from None
 
 
 def read_undamaged(folder: Path, start: int, stop: int, step: int, into: Array) -> Bools:

@@ -17,9 +17,9 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.change import Change
+from manyseed.orchestrator.plans.change import Change, on_disk
 from manyseed.orchestrator.plans.code import CodeHere, require_fetched, tell_changed
-from manyseed.orchestrator.plans.cost import require_room, rooms
+from manyseed.orchestrator.plans.cost import require_room, rooms, store_bytes
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
@@ -31,6 +31,7 @@ from manyseed.orchestrator.provenance import (
     has_bf16,
     read_recipes,
 )
+from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.slurm.profile import Profile
@@ -162,10 +163,16 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
     held = {room.spec.number: room.chunks or 0 for room in rooms(specs, finished, {})}
     new = {r.spec.number: (r.chunks or 0) - held.get(r.spec.number, 0) for r in touched}
     least = {r.spec.number: -(-r.runs // r.spec.chunk_length) for r in missing}
-    require_room(
-        paths.directory,
-        [replace(r, chunks=max(new[n := r.spec.number], least[n])) for r in missing],
-    )
+    chunks = {r.spec.number: max(new[r.spec.number], least[r.spec.number]) for r in missing}
+    every = pl.concat([finished, rows.select(finished.columns)])
+    every = every.filter(pl.col("group").is_in([*chunks]))
+
+    def left() -> int:
+        stored = filter(None, (find_group(paths.store, specs[number]) for number in chunks))
+        whole = rooms(specs, every, counted(state.plan.cells, every, specs))
+        return store_bytes(whole) - sum(on_disk(group.folder)[0] for group in stored)
+
+    require_room(paths.directory, [replace(r, chunks=chunks[r.spec.number]) for r in missing], left)
 
 
 def require_recipe(

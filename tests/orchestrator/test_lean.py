@@ -142,7 +142,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "statsu DIR": NONE,
     "status DIR --nope": NONE,
     "status NOWHERE": NONE,
-    "logs DIR": NONE,  # neither a run nor --failed
+    "logs DIR": TABLES,
     "cancel DIR --now --only x": NONE,
     "query --help": NONE,
     "analyze --help": NONE,

@@ -258,13 +258,16 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
         return ""
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
     verdicts = [_enough(one) for one in first]
-    purpose, untold = first[0].purpose.partition(" at ")[0], verdicts.count("not told")
+    purpose = first[0].purpose.partition(" at ")[0]
+    untold = any(one.runs is None and one.made for one in first)
     said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {told:,} have enough"
     return f"{said}; others not told." if untold else f"{said}."
 
 
 def _enough(one: RunsNeeded) -> str:
     if one.runs is None:
+        if one.high and one.made // one.repeats >= one.high:
+            return "yes, if *"
         return "not told" if one.made else "–"  # all are copies
     return "yes" if one.made // one.repeats >= one.runs else "no"
 

@@ -14,6 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.question import Answer, Reply, incomplete
 from manyseed.analysis.version import wording_version
@@ -27,14 +30,22 @@ from manyseed.orchestrator.computing.tables import (
 )
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
-from manyseed.orchestrator.errors import DamagedFile, UserError, command, require_one_of
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    ManyseedError,
+    UserError,
+    command,
+    require_one_of,
+)
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.questions.registry import AskedSweep, evidence, on_page
+from manyseed.orchestrator.store.testsets import read_splits
 from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.sweepstore import stored_groups
 
 if TYPE_CHECKING:
     from manyseed.jobs.datasets.info import DatasetInfo
@@ -123,13 +134,44 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
         )
         for text in caveats.mixed(tables.runs)
     ]
+    doubtful = [
+        Answer(headline, evidence=text, figures=("classifiers", "summary"), about="accuracy")
+        for headline, text in doubts(paths, of.tables.repeats)
+    ]
     every = of.tables if of.every is None else of.every
     found = answers(every, of.effects, of.variance, of.options, cmi=of.cmi)
     return {
-        "first": [_kept_of(one) for one in mixed],
+        "first": [_kept_of(one) for one in (*mixed, *doubtful)],
         "repeats": short_repeats(of.tables),
         "rest": [_kept_of(one) for one in found],
     }
+
+
+def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:
+    """Say which features of files tell too much, and which classifiers no more than the labels.
+
+    Files that are not there any more, and lost predictions, are left out. `repeats`: that table at
+    one snapshot.
+    """
+    plan, told = Plan.read(paths), []
+    datasets = plan.cells.unique("dataset", maintain_order=True).select("dataset", "canonical")
+    for name, text in datasets.iter_rows():
+        canonical = json.loads(text).get("dataset", {})
+        if canonical.get("source") == "file" and (info := _resolved(paths, name, canonical)):
+            told += caveats.leaks(name, info)
+    rows = []
+    with suppress(ManyseedError, OSError):
+        for group in stored_groups(paths, plan):
+            y_true, index = read_splits(group)
+            for repeat in np.flatnonzero((index >= 0).all(axis=1)).tolist():
+                share = np.bincount(y_true[repeat]).max() / y_true.shape[1]
+                rows.append((group.spec.dataset, group.spec.classifier, repeat, float(share)))
+    schema = {
+        **dict.fromkeys(("dataset", "classifier"), pl.String()),
+        "repeat_index": repeats["repeat_index"].dtype,
+        "share": pl.Float64(),
+    }
+    return [*told, *caveats.guesses(repeats, pl.DataFrame(rows, schema=schema, orient="row"))]
 
 
 def _kept_of(one: Answer) -> dict[str, Any]:

@@ -356,7 +356,7 @@ def test_numbers_that_may_mean_something_else_are_found(
     tmp_path: Path, separator: str, values: list[str], looks: str, shown: tuple[str, ...]
 ) -> None:
     path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
-    lines = [f"{values[i % len(values)]},{i}.5,{'ab'[i % 2]}" for i in range(40)]
+    lines = [f"{values[i % len(values)]},{i}.5,{'aabab'[i % 5]}" for i in range(40)]
     if separator != ",":
         lines = [separator.join(line.rsplit(",", 2)) for line in lines]
     path.write_text("\n".join([separator.join("xzy"), *lines]))

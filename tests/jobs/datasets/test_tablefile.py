@@ -1,11 +1,15 @@
 import hashlib
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.datasets.columns import column_info, told_by
+from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.run import MachineError
 from manyseed.orchestrator.grids.plannotes import data_notes
 
@@ -301,7 +305,9 @@ def test_numbers_that_are_taken_as_labels_are_found(tmp_path, values, shown):
     ["{}%", "${}.50", "{} €", "{} kg", "1\u00a0{:03d}", "1'{:03d}.5", "\u2212{}.5", "{},000,000"],
 )
 def test_numbers_with_units_and_signs_are_found(tmp_path, each):
-    text = table_of(x=[f'"{each.format(i % 40)}"' for i in range(80)], y=["a", "b"] * 40)
+    text = table_of(
+        x=[f'"{each.format(i % 40)}"' for i in range(80)], y=["a", "a", "b"] * 26 + ["b"] * 2
+    )
     info = resolve(csv(tmp_path, text), target="y")
     assert (info.columns[0].kind, info.columns[0].looks) == ("categorical", "numbers")
     (note,) = data_notes(info)
@@ -328,7 +334,7 @@ def test_labels_with_digits_are_labels(tmp_path, values):
 )
 def test_numbers_that_single_precision_merges_are_found(tmp_path, values, shown):
     path = tmp_path / "arrays.npz"
-    np.savez(path, X=np.array(values)[:, None], y=np.arange(40) % 2)
+    np.savez(path, X=np.array(values)[:, None], y=np.arange(40) // 3 % 2)
     info = resolve(f"file:{path}", target="y")
     assert (info.columns[0].looks, info.columns[0].shown) == ("single" if shown else "", shown)
     assert [note for note in data_notes(info) if "float32" in note] == [*data_notes(info)]
@@ -466,3 +472,75 @@ def test_a_name_may_begin_with_a_tilde_of_nobody(tmp_path, monkeypatch):
     assert resolve(f"file:{folder.name}/a.csv", target="y").n_samples == 8
     with pytest.raises(Refused, match="does not exist"):
         resolve("file:~nobody-else/a.csv", target="y")
+
+
+N = 200
+
+
+def _told(values: NDArray[Any], y: NDArray[Any]) -> str:
+    is_label = values.dtype.kind in "OU"
+    info = ColumnInfo("x", "categorical" if is_label else "continuous")
+    codes = np.unique(values, return_inverse=True)[1] if is_label else values
+    return told_by(info, codes.astype(float), y).tells
+
+
+@pytest.mark.parametrize("rows", [12, 24, 40])
+def test_a_strong_feature_on_few_rows_is_not_said_to_tell_the_target(rows: int) -> None:
+    """It agrees with the class in 90 of 100 rows."""
+    said = 0
+    for seed in range(N):
+        rng = np.random.default_rng([seed, rows])
+        y = rng.integers(0, 2, rows)
+        said += _told(np.where(rng.random(rows) < 0.9, y, 1 - y).astype(float), y) != ""
+    assert said <= 0.05 * N
+
+
+@pytest.mark.parametrize("kind", ["normal", "rounded", "sorted", "text", "age", "labels"])
+def test_columns_that_tell_much_of_the_target_or_nothing_are_not_said_to(kind: str) -> None:
+    for seed in range(N // 4):
+        rng = np.random.default_rng([seed, 7])
+        y = rng.integers(0, 2, 120)
+        values = {
+            "normal": rng.normal(y, 0.1),
+            "rounded": rng.normal(y, 0.4).round(1),
+            "sorted": (rng.normal(y, 0.1) * 30).round(),  # all of one class below a threshold
+            "text": np.array([f"name {i}" for i in range(120)]),
+            "age": rng.integers(20, 90, 120).astype(float),
+            "labels": rng.integers(0, 5, 120).astype(str),
+        }[kind]
+        assert _told(values, y) == ""
+
+
+@pytest.mark.parametrize("classes", [2, 3, 12])
+def test_values_that_tell_the_class_are_found(classes: int) -> None:
+    for seed in range(N // 4):
+        rng = np.random.default_rng([seed, classes])
+        y = rng.integers(0, classes, 60)
+        code = rng.permutation(classes)[y].astype(float)
+        assert _told(code, y) == "target"
+        code[rng.random(60) < 0.2] = np.nan  # missing in some rows
+        assert _told(code, y) == "target"
+        patient = rng.permutation(np.repeat(np.arange(50), 3))
+        of_patient = rng.integers(0, classes, 50)[patient]
+        assert _told(patient.astype(float), of_patient) == "group"
+        assert _told(patient.astype(str), of_patient) == "group"
+        in_order = np.sort(rng.integers(0, classes, 50))[patient]
+        assert _told(patient.astype(float), in_order) == "group"  # three rows each
+
+
+@pytest.mark.parametrize(
+    ("values", "far"),
+    [
+        ([*range(18, 90), -999, -999], "-999"),
+        ([*range(18, 90), 9999, 9999, 9999], "9999"),
+        ([*(0.1 * i for i in range(30)), -99, -99], "-99"),
+        ([*range(18, 90), -999], ""),  # an outlier
+        ([*range(18, 90), -9, -9], ""),
+        ([0, 0, 0, *range(40), 57, 57], ""),
+        ([0, 1, 2] * 20 + [99, 99], ""),
+        ([1.5**i for i in range(30)], ""),
+    ],
+)
+def test_a_number_far_from_all_others_is_named(values: list[float], far: str) -> None:
+    info = column_info("x", np.array(values, dtype=float))
+    assert (info.shown[:1] if info.looks == "far" else ()) == ((far,) if far else ())

@@ -518,8 +518,8 @@ def clinic(here: Path) -> dict[str, list[object]]:
         "country": ["NL"] * ROWS,
         "age": rng.normal(50, 9, ROWS).tolist(),
         "grade": [i % 4 + 1 for i in range(ROWS)],
-        "ward": [f"w{i % 3}" for i in range(ROWS)],
-        "outcome": [["ill", "well", "unclear"][i % 3] for i in range(ROWS)],
+        "ward": [f"w{i // 3 % 3}" for i in range(ROWS)],
+        "outcome": [["ill", "well", "unclear"][i // 9 % 3] for i in range(ROWS)],
     }
     pl.DataFrame(columns, strict=False).write_csv(here / "clinic.csv")
     return columns
@@ -776,3 +776,94 @@ def test_an_empty_file_is_said_to_be_empty(here: Path, name: str) -> None:
         code, said = inside(*words)
         assert (code, "is empty" in said) == (2, True), said
     assert not Path("sweep").exists()
+
+
+def cohort(rng: np.random.Generator, patients: int = 150, visits: int = 4) -> pl.DataFrame:
+    """Return rows of patients, in random order, each with one outcome."""
+    patient = rng.permutation(np.repeat(np.arange(patients), visits))
+    ill = rng.integers(0, 2, patients)[patient]
+    return pl.DataFrame(
+        {
+            "patient": patient,
+            "dose": rng.normal(size=patient.size).round(2),
+            "outcome": np.where(ill == 1, "ill", "well"),
+        }
+    )
+
+
+@pytest.mark.parametrize("name", ["patient", "patient_id"])
+@pytest.mark.parametrize("is_text", [True, False])
+def test_rows_of_one_patient_are_asked_about(here: Path, name: str, is_text: bool) -> None:
+    table = cohort(np.random.default_rng(0))
+    patient = table["patient"].map_elements("P{:03d}".format, pl.String) if is_text else None
+    renamed = table.with_columns(table["patient"] if patient is None else patient)
+    renamed.rename({"patient": name}).write_csv(here / "visits.csv")
+    code, said = inside("init", "visits.csv", "lr-sgd")
+    assert code == 0
+    asked = said[said.index("Please check:") : said.index("Look:")]
+    note = (
+        f"{name}: 150 values, each in 4 rows of one class; rows of one {name} may be on both "
+        f'sides of the split: group = "{name}" keeps them together'
+    )
+    assert note in asked
+    assert "of rows\n" not in asked
+    text = Path("sweep.toml").read_text()
+    assert f"# {note}\n" in text
+    assert f'\n# group = "{name}"' in text
+    assert [*plan_change(here / "sweep.toml", here / "out").summary()["notes"]].count(
+        f"visits: {note}"
+    ) == (name == "patient")
+    taken = re.sub(r"(?m)^ignore = .*\n", "", text).replace("# group = ", "group = ")
+    (here / "grouped.toml").write_text(taken)
+    notes = plan_change(here / "grouped.toml", here / "grouped").summary()["notes"]
+    assert any("150 groups of 4 rows are never split" in each for each in notes)
+    assert not any("both sides" in each for each in notes)
+
+
+def test_columns_that_tell_the_target_are_asked_about(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    state = rng.integers(0, 3, 60)
+    pl.DataFrame(
+        {
+            "dose": rng.normal(size=60),
+            "outcome_code": state,
+            "flag": np.where(state == 0, "T", "F"),
+            "stage": np.array([["I", "II"], ["III", "IV"], ["V", "VI"]])[
+                state, rng.integers(0, 2, 60)
+            ],
+            "outcome": np.array(["ill", "well", "gone"])[state],
+        }
+    ).write_csv(here / "told.csv")
+    code, said = inside("init", "told.csv", "lr-sgd")
+    assert code == 0
+    told = "tells outcome by itself: each of its values has one class"
+    notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
+    for name in ("outcome_code", "stage"):
+        note = f'{name} {told}; if it is not a feature: ignore = ["{name}"]'
+        assert f"\n  {note}\n" in said
+        assert f"\n# {note}\n" in Path("sweep.toml").read_text()
+        assert f"told: {note}" in notes
+    assert f"flag {told}" not in said  # F is of two classes
+    assert "taken as numbers; if labels" not in said
+
+
+def test_numbers_with_units_and_marks_of_missing_values_are_asked_about(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    n = 300
+    ages = rng.integers(18, 90, n)
+    pl.DataFrame(
+        {
+            "age": np.where(rng.random(n) < 0.2, -999, ages),
+            "weight": [f"{w:.1f} kg" for w in rng.normal(70, 9, n)],
+            "y": [*"ab"] * (n // 2),
+        }
+    ).write_csv(here / "t.csv")
+    code, said = inside("init", "t.csv", "lr-sgd")
+    assert code == 0
+    asked = said[said.index("Please check:") : said.index("Look:")]
+    n_far = re.search(r"age is -999 in (\d+) rows, far from its other values \(18 to 89\)", asked)
+    assert n_far
+    assert 40 < int(n_far[1]) < 80
+    assert "weight holds numbers with units" in asked
+    notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
+    assert any("age is -999" in note for note in notes)

@@ -17,14 +17,15 @@ from manyseed import Sweep
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.ensembling.methods import resolve
 from manyseed.orchestrator.cli import main
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import estimate_and_outcome
 from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.arrays import DONE, MISSING
 from manyseed.orchestrator.submissions import requirements
 from manyseed.orchestrator.submissions.requirements import require_space
 from manyseed.orchestrator.survey import survey
@@ -467,7 +468,9 @@ def test_runs_in_several_parts_of_a_plan_need_a_chunk_of_each(tmp_path, monkeypa
         change = plan_sweep(file, tmp_path / "out")
     chunk = change.groups.specs[0].chunk_length * 449 * 10 * 4
     needed = []
-    monkeypatch.setattr(requirements, "require_room", lambda _, missing: needed.extend(missing))
+    monkeypatch.setattr(
+        requirements, "require_room", lambda _, missing, left: needed.extend(missing)
+    )
     paths = SweepPaths(tmp_path / "out")
     state = survey(paths)
     require_space(paths, state, change.groups, state.with_state("missing"))
@@ -477,6 +480,26 @@ def test_runs_in_several_parts_of_a_plan_need_a_chunk_of_each(tmp_path, monkeypa
     state.states[0][0] = DONE  # the first chunk is there
     require_space(paths, state, change.groups, state.with_state("missing"))
     assert all_bytes - sum(group.bytes for group in needed) == pytest.approx(chunk, rel=0.01)
+
+
+def test_what_is_on_disk_already_needs_no_room_again(quick, tmp_path, monkeypatch):
+    """After a full disk, the rest of the runs go where the first ones are."""
+    shutil.copytree(quick.directory, tmp_path / "copy")
+    paths = SweepPaths(tmp_path / "copy")
+    state, groups = survey(paths), Groups.read(paths)
+    for states in state.states.values():
+        states[len(states) // 4 :] = MISSING
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=0))
+
+    def predictions():
+        with pytest.raises(UnavailableError, match="the disk has") as told:
+            require_space(paths, state, groups, state.with_state("missing"))
+        number, unit = re.search(r"\(predictions (\S+) (kB|MB)", str(told.value)).groups()
+        return float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+
+    rest = predictions()
+    shutil.rmtree(paths.store)
+    assert rest < 0.2 * predictions()
 
 
 def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):

@@ -134,6 +134,36 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == told
 
 
+def test_logs_without_a_task_are_those_of_the_last_one(sweep: Sweep, attempt: Path) -> None:
+    code, of_task = inside("logs", sweep.directory, "1/0")
+    others = f"Also: manyseed logs {sweep.directory} with another task, a run, or --failed\n"
+    asked = inside("logs", sweep.directory)
+    assert asked == (code, f"Task 1/0, which began last:\n{of_task}{others}")
+    of_json = inside("logs", sweep.directory, "--json")
+    assert of_json == inside("logs", sweep.directory, "1/0", "--json")
+    shutil.copytree(sweep.paths.submission(1), sweep.paths.submission(2))
+    assert "Task 2/0, which began last:\n" in inside("logs", sweep.directory)[1]
+    for folder in (sweep.paths.submission(2) / "lives").iterdir():
+        shutil.rmtree(folder)
+    assert "Task 1/0, which began last:\n" in inside("logs", sweep.directory)[1]
+    shutil.rmtree(attempt)
+    assert "The task has not begun." in inside("logs", sweep.directory)[1]
+    code, told = inside("logs", sweep.directory, "1/0", "--failed")
+    assert (code, "cannot be combined with --failed" in told) == (2, True)
+
+
+def test_logs_of_a_sweep_that_was_never_submitted(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\ndataset = ["sklearn:wine"]\n'
+        'classifier = ["lr-sgd"]\n'
+    )
+    assert inside("plan", file, "--out", tmp_path / "out")[0] == 0
+    code, told = inside("logs", tmp_path / "out")
+    assert (code, "no task was submitted yet" in told) == (2, True)
+    assert "manyseed submit" in told
+
+
 @pytest.mark.usefixtures("without_slurm")
 def test_logs_of_failed_runs_name_tasks_that_died(sweep: Sweep, attempt: Path) -> None:
     none = "No run failed.\n"

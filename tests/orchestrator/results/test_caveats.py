@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import polars as pl
+from pathlib import Path
 
-from manyseed.orchestrator.results.caveats import of_columns, small_classes
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.results.caveats import guesses, of_columns, small_classes
+from tests.orchestrator.conftest import inside, train
 
 
 def repeats(**smallest: list[int | None]) -> pl.DataFrame:
@@ -34,3 +40,72 @@ def test_no_calibration_error_is_shown_without_its_warning() -> None:
     assert of_columns(["accuracy", "piece"]) == []
     for name in ("ece", "ece_mean_sd"):
         assert "Do not choose runs by ece" in of_columns(["accuracy", name])[0]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "share", "said"),
+    [
+        ([0.247, 0.25, 0.245], 0.25, "no better than"),
+        ([0.26, 0.25, 0.24], 0.248, "not told to be better than"),
+        ([0.88, 0.87, 0.89], 0.9, "no better than"),
+        ([0.9, 0.9, 0.9], 0.9, "no better than"),  # always that class
+        ([0.26, 0.2601, 0.2602], 0.25, ""),  # a little better on each test set
+        ([0.6, 0.25, 0.6], 0.25, ""),  # better by far, although the t test cannot tell
+        ([0.247], 0.25, "no better than"),
+        ([0.4], 0.25, ""),
+    ],
+)
+def test_classifiers_that_guess_are_named(accuracy: list[float], share: float, said: str) -> None:
+    index = range(len(accuracy))
+    named = {"dataset": "d", "classifier": "c", "repeat_index": index}
+    table = pl.DataFrame({**named, "cell": 0, "n_test": 200, "accuracy_mean": accuracy})
+    told = guesses(table, pl.DataFrame({**named, "share": share}))
+    assert [f"d × c: {said} the most frequent class (" in one for one, _ in told] == [True] * len(
+        told
+    )
+    assert len(told) == bool(said)
+
+
+TOLD = """
+name = "told"
+seed = 1
+repeats = 2
+runs = 2
+[dataset.code]
+source = "file:code.csv"
+target = "outcome"
+test = 0.25
+[dataset.visits]
+source = "file:visits.csv"
+target = "outcome"
+test = 0.25
+[[grid]]
+dataset = ["code", "visits"]
+classifier = ["lr-sgd"]
+"""
+
+
+def test_answers_name_what_tells_too_much_and_who_guesses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    patient = rng.permutation(np.repeat(np.arange(80), 4))
+    ill = rng.integers(0, 2, 80)[patient]
+    base = {"dose": rng.normal(size=320), "outcome": np.where(ill == 1, "ill", "well")}
+    pl.DataFrame({**base, "outcome_code": ill}).write_csv("code.csv")
+    pl.DataFrame({**base, "patient": patient}).write_csv("visits.csv")
+    (tmp_path / "s.toml").write_text(TOLD)
+    sweep = train(tmp_path / "s.toml", tmp_path / "out")
+    sweep.analyze(Options(resamples=4), workers=1)
+    lines = inside("answers", sweep.directory)[1].splitlines()
+    assert "code: outcome_code tells outcome by itself." in lines
+    assert "visits: rows of one patient may be in both training part and test set." in lines
+    guessing = [line for line in lines if "better than the most frequent class" in line]
+    assert [line.partition(":")[0] for line in guessing] == ["visits × lr-sgd"]
+    (tmp_path / "visits.csv").unlink()  # what is not there any more is not judged
+    (sweep.directory / "results" / "answers.json").unlink()
+    again = inside("answers", sweep.directory)[1]
+    assert "outcome_code tells" in again
+    assert "rows of one patient" not in again
+    assert guessing[0] in again

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.howmany import fewest_runs
+from manyseed.analysis.questions.howmany import RunsNeeded, fewest_runs
 from manyseed.jobs import whole
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.cli.analyze import caveats
@@ -30,7 +30,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results.answers.howmany import reply
+from manyseed.orchestrator.results.answers.howmany import _enough, reply
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.index import JournalFolder
 from manyseed.orchestrator.store.repair import drop
@@ -553,3 +553,30 @@ def test_what_draws_no_random_number_needs_one_run(tmp_path: Path) -> None:
             assert "1 run is needed; nothing" in inside("howmany", sweep.directory)[1]
         elif runs == 1:
             assert (first.runs, first.reason) == (None, "no repeat has 2 runs or more")
+
+
+@pytest.mark.parametrize(
+    ("runs", "high", "made", "said"),
+    [
+        (None, 7, 10, "yes, if *"),  # the bound holds only if runs differ so little
+        (None, 7, 6, "not told"),
+        (None, None, 10, "not told"),
+        (None, None, 0, "–"),
+        (7, 9, 10, "yes"),
+        (12, 20, 10, "no"),
+    ],
+)
+def test_whether_there_are_enough_runs_is_said_beside_a_bound(
+    runs: int | None, high: int | None, made: int, said: str
+) -> None:
+    needed = RunsNeeded("accuracy ± 0.005", runs, runs, high, 3 * made, 3, 0.95)
+    assert _enough(needed) == said
+
+
+def test_a_precision_may_be_a_percentage(imported: Sweep) -> None:
+    told = inside("howmany", imported.directory, "--accuracy", "1%")
+    assert told == inside("howmany", imported.directory, "--accuracy", "0.01")
+    assert told[0] == 0
+    for wrong, remedy in (("1 percent", "0.01, or 1%"), ("50%", "below 0.5"), ("%", "0.01")):
+        code, text = inside("howmany", imported.directory, "--accuracy", wrong)
+        assert (code, remedy in " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())) == (2, True)

@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -104,8 +105,9 @@ def test_reads_are_tried_again(monkeypatch):
     def always():
         raise ValueError("crc")
 
-    with pytest.raises(DamagedShard, match=r"label cannot be decoded.*verify --repair"):
+    with pytest.raises(DamagedShard, match=r"label cannot be decoded.*verify --repair") as told:
         encoding.patiently(always, Path("label"))
+    assert "direct cause" not in "".join(traceback.format_exception(told.value))
 
     def gone():
         raise OSError("gone")

@@ -534,8 +534,8 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
 
 
 def _alike(superlative: str, classifiers: Sequence[str]) -> str:
-    *named, last = classifiers
-    return f" Which of {', '.join(named)} and {last} varies {superlative} cannot be told."
+    named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
+    return f" Which of {named} varies {superlative} cannot be told."
 
 
 def answer_standings(evidence: Evidence) -> Iterator[Answer]:

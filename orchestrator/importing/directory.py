@@ -63,7 +63,7 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
     (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
     """
-    floored, length, seen = 0, group.spec.shard_length, Seen(source)
+    floored, length, seen = 0, group.spec.shard_length, Doubts(source)
     for number in range(group.shards):
         shard = _ImportedShard(group, source, recipe, seen)
         shard.write(number, order[number * length : (number + 1) * length])
@@ -72,7 +72,7 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     return floored
 
 
-class Seen:
+class Doubts:
     """What is seen of a source's runs while they are written: refused or told at the end."""
 
     def __init__(self, source: PredictionFile) -> None:
@@ -253,7 +253,7 @@ class ImportedRuns:
     `spec`: their group. `seen`: looks at each.
     """
 
-    def __init__(self, spec: GroupSpec, source: PredictionFile, seen: Seen) -> None:
+    def __init__(self, spec: GroupSpec, source: PredictionFile, seen: Doubts) -> None:
         self._spec, self._source, self._seen = spec, source, seen
         self.floored = 0
 
@@ -283,7 +283,7 @@ class ImportedRuns:
 class _ImportedShard:
     """One shard while it is being written."""
 
-    def __init__(self, group: Group, source: PredictionFile, recipe: int, seen: Seen) -> None:
+    def __init__(self, group: Group, source: PredictionFile, recipe: int, seen: Doubts) -> None:
         self.group, self.spec, self.source = group, group.spec, source
         self.recipe, self.predictions = recipe, ImportedRuns(group.spec, source, seen)
         self.numbers = {

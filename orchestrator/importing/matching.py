@@ -27,8 +27,8 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
+    Doubts,
     ImportedRuns,
-    Seen,
     cells_of,
     grid_lines,
     group_of,
@@ -485,7 +485,7 @@ class _Extension:
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                seen = Seen(source)
+                seen = Doubts(source)
                 predictions = ImportedRuns(spec, source, seen)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()

@@ -1,4 +1,4 @@
-"""Which test points flip, which nearly every run gets wrong, and what a verdict hangs on."""
+"""Which test points flip, which nearly every run gets wrong, what a verdict hangs on, and order."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from manyseed.analysis.questions.comparison import (
     hangs,
 )
 from manyseed.analysis.questions.points import answer, by_point, runs_needed, wrong_labels
+from manyseed.orchestrator.importing.classes import apart
 
 Right = list[tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
@@ -144,7 +145,46 @@ def _resting(seed: int) -> Tally:
     return Tally(exact and "hangs on 14 of 1,000" in hangs(found, "a > b", "d").headline)
 
 
+def _apart(seed: int, *, is_shuffled: bool) -> Tally:
+    """Say which of six runs has its points in another order.
+
+    The last is of another model, as accurate, which finds half of the others' hard points hard; or
+    it is like the others, with its points shuffled within each class. How many points a run gets
+    wrong has heavy tails.
+    """
+    rng, n = np.random.default_rng([seed, 2]), 600
+    y, hard = rng.integers(0, 3, n), np.where(rng.random(n) < 0.25, 0.5, 0.03)
+    runs = []
+    for run in range(6):
+        own = hard
+        if run == 5 and not is_shuffled:
+            at = rng.choice(n, n // 2, replace=False)
+            own = hard.copy()
+            own[at] = hard[rng.permutation(at)]
+        wrong = rng.random(n) < np.minimum(own * (1 + 0.1 * rng.standard_t(2) ** 2), 0.95)
+        runs.append(np.where(wrong, (y + rng.integers(1, 3, n)) % 3, y))
+    if is_shuffled:
+        for each in range(3):
+            at = np.flatnonzero(y == each)
+            runs[5][at] = runs[5][rng.permutation(at)]
+    found, _ = apart(np.stack(runs), y)
+    return Tally(found == [5] if is_shuffled else bool(found))
+
+
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "seed_3.csv disagrees with the others 2 times as often …, as if its points were in another "
+        "order",
+        "import",
+        r"as if {} points were in another order",
+        0.05,
+        "sweeps",
+        partial(_apart, is_shuffled=False),
+        partial(_apart, is_shuffled=True),
+        "six runs, one of another model that shares half of its hard points; 600 points; how many "
+        "a run gets wrong has heavy tails",
+        "a run's points are shuffled within each class: it is named",
+    ),
     Claim(
         "Points that change class between runs: 12 of 100 of a on D",
         "answers, points",

@@ -34,7 +34,7 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.mapping import CLASS, Pattern
+from manyseed.orchestrator.importing.mapping import CLASS, RIGHT, Pattern, is_flag
 from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -399,6 +399,10 @@ def _truth(file: Path, scratch: Path) -> NDArray[Any]:
         if len(names) != 1:
             remedy = "call the column of true classes y_true"
             raise UserError("has several columns", file=file, remedy=remedy)
+        if RIGHT.fullmatch(names[0]) and is_flag(frame[names[0]]):
+            what = "may say whether predictions are right, but the true class is needed"
+            remedy = "call a column of true classes y_true"
+            raise UserError(what, file=file, key=names[0], remedy=remedy)
         return np.array(frame[names[0]].to_list())
     with ExitStack() as stack:
         if file.suffix in READERS and file.suffix != ".npy":

@@ -22,22 +22,24 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_expit
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.packages import install
-from manyseed.jobs.run import Probability, are_probabilities
+from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.archive import opened, reading_zip
 from manyseed.orchestrator.importing.classes import (
-    FLOOR,
     Predicted,
     codes,
+    gaps_of_sigmoids,
     in_order,
     ordered,
     predicted,
+    remedy_for,
     require_apart,
+    require_axes,
     require_last_of_classes,
+    require_logits,
     require_one_order,
     texts,
 )
@@ -364,7 +366,9 @@ def entries_of(
     n_runs, n_samples = array.shape[:2]
     class_names = _class_names(given, array, key, path)
     if key == "scores" and not probabilities and probability != "none":
-        _require_no_probabilities(array, path)
+        require_logits(array, path)
+    if not (key == "labels" and array.dtype.kind in "US"):
+        require_axes(array, given, key, class_names, path)
     y_true, order = given["y_true"], np.arange(0)
     if class_names != tuple(classes) and {*class_names} == {*classes}:
         order = np.array([class_names.index(name) for name in classes])
@@ -378,9 +382,9 @@ def entries_of(
         if order.size:
             values = ordered(values, order, probabilities)
         if probabilities:
-            return predicted(values, partial(_no_probabilities, path, positions))
+            return predicted(values, partial(_no_probabilities, path, positions, values))
         if probability == "ovr" and values.shape[2:] == (2,):
-            return _gaps_of_sigmoids(values)
+            return gaps_of_sigmoids(values)
         return Predicted(None, values)
 
     half = array.dtype == np.float16
@@ -398,6 +402,7 @@ def entries_of(
         score_type=score_type if key == "scores" else None,
         are_probabilities=probabilities,
         origin=held.origin,
+        are_classes_seen=key == "labels" and "class_names" not in given,
     )
 
 
@@ -450,39 +455,15 @@ def _require_classes(given: Mapping[str, Any], shape: tuple[int, ...], path: Pat
         )
 
 
-def _require_no_probabilities(scores: OnDisk | NDArray[Any], path: Path) -> None:
-    """Refuse scores that look like probabilities in every run; most logits do not in the first."""
-    if not all(are_probabilities(scores[np.array([run])][0]) for run in range(scores.shape[0])):
-        return
-    remedy = "--probabilities"
-    if len(scores.shape) == 3:
-        problem = "look like probabilities: they lie in 0 to 1 and sum to 1 over the classes"
-    else:
-        problem = "look like probabilities, not logit gaps: all lie in 0 to 1"
-        remedy += (
-            " if they are probabilities of class 1; logit gaps may also be given as scores "
-            "(run, sample, class)"
-        )
-    raise UserError(problem, file=path, key="scores", remedy=remedy)
-
-
-def _no_probabilities(path: Path, positions: Positions, run: int, point: int, why: str) -> NoReturn:
+def _no_probabilities(
+    path: Path, positions: Positions, values: NDArray[Any], run: int, point: int, why: str
+) -> NoReturn:
     raise UserError(
         f"test point {point}: {why}",
         file=path,
         key=f"scores of run {positions[run]}",
-        remedy="without --probabilities, scores are logits or logit gaps",
+        remedy=remedy_for(values[run]),
     )
-
-
-def _gaps_of_sigmoids(scores: NDArray[Any]) -> Predicted:
-    """Return the gaps whose sigmoids are the normalised sigmoids of the two classes' scores."""
-    exact = scores.astype(np.float64)
-    logs = log_expit(np.where(np.isfinite(exact), exact, np.nan))
-    label = exact[..., 1] >= exact[..., 0]
-    gap = (logs[..., 1] - logs[..., 0]).astype(np.float32)
-    gap[(gap >= 0) & ~label] = -FLOOR  # both sigmoids are 0 or 1
-    return Predicted(label[:, None].astype(np.int64), gap)
 
 
 def _small(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str) -> NDArray[Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_expit
 
 from manyseed.jobs.checks import quoted, same_spelling, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
@@ -23,12 +25,14 @@ class Predicted:
 
     `label`, integer array (run, epoch, sample) or None: none if it follows from the scores.
     `scores`, float array (run, sample) of logit gaps or (run, sample, class), or None. `floored`:
-    number of test points with a probability that was raised to have a finite logarithm.
+    number of test points with a probability that was raised to have a finite logarithm. `off`: how
+    far the sums of rounded probabilities are from 1, if by more than `OFF`.
     """
 
     label: NDArray[np.integer[Any]] | None
     scores: NDArray[np.floating[Any]] | None
     floored: int = 0
+    off: float = 0.0
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -70,8 +74,11 @@ def require_apart(truth: Collection[str], predicted: Collection[str], key: str, 
     """Refuse labels that mean one class but are written in two ways, which would never be right."""
     same = same_spelling({*truth, *predicted})
     only: dict[object, str] = {}
-    for name in sorted({*truth} - {*predicted}):
-        only.setdefault(_meaning(name), name)
+    are_apart = len({_meaning(name) for name in truth}) == len({*truth})
+    for name in sorted(truth):
+        # letters may be classes, of which a test set has but one case
+        if name not in predicted or (are_apart and len(name) > 1):
+            only.setdefault(_meaning(name), name)
     same += [
         (only[meaning], name)
         for name in sorted({*predicted} - {*truth})
@@ -141,26 +148,143 @@ def predicted(
     label = np.empty(p.shape[:2], dtype=np.int64)
     two = p.ndim == 2 or p.shape[2] == 2
     scores = np.empty(p.shape[:2] if two else p.shape, dtype=np.float32)
-    floored = 0
+    floored, off = 0, 0.0
     for run, given in enumerate(p):
         exact = given.astype(np.float64)
-        if (problem := _problem(exact)) is not None:
+        if (problem := _problem(exact, _rounding(given))) is not None:
             refuse(run, *problem)
         if exact.ndim == 1:
             exact = np.stack([1 - np.minimum(exact, 1), exact], axis=1)
+        off = max(off, float(abs(exact.sum(axis=1) - 1).max()))
         logs = np.log(np.maximum(exact, FLOOR))
         floored += int((exact < FLOOR).any(axis=1).sum())
         label[run] = labels(gaps(exact), exact.shape[1])
         scores[run] = gaps(logs)
-    return Predicted(label[:, None], scores, floored)
+    return Predicted(label[:, None], scores, floored, off if off > OFF + _EXACT else 0.0)
 
 
-def _problem(p: NDArray[np.float64]) -> tuple[int, str] | None:
-    """Return the first test point with invalid probabilities and why; None if all are valid."""
+def gaps_of_sigmoids(scores: NDArray[Any]) -> Predicted:
+    """Return the gaps whose sigmoids are the normalised sigmoids of the two classes' scores."""
+    exact = scores.astype(np.float64)
+    logs = log_expit(np.where(np.isfinite(exact), exact, np.nan))
+    label = exact[..., 1] >= exact[..., 0]
+    gap = (logs[..., 1] - logs[..., 0]).astype(np.float32)
+    gap[(gap >= 0) & ~label] = -FLOOR  # both sigmoids are 0 or 1
+    return Predicted(label[:, None].astype(np.int64), gap)
+
+
+_MOST_OFF = 0.05
+_DECIMALS = (1, 2, 3, 4)
+_EXACT = 1e-9
+
+
+def _rounding(p: NDArray[np.floating[Any]]) -> float:
+    """Return how far a run's rows (sample, class) may sum from 1, by the decimals that they have.
+
+    Each value may be off by half a unit of its last decimal.
+    """
+    if p.ndim == 1:
+        return OFF
+    exact, error = p.astype(np.float64), float(np.finfo(p.dtype).eps)
+    for decimals in _DECIMALS:
+        scaled, slack = exact * 10**decimals, 10**decimals * error
+        if slack < _MOST_OFF and (abs(scaled - np.round(scaled)) <= slack + _EXACT).all():
+            return float(min(_MOST_OFF, max(OFF, p.shape[1] * 0.5 / 10**decimals)) + _EXACT)
+    return OFF
+
+
+def _are_shares(p: NDArray[np.floating[Any]]) -> bool:
+    """Return whether a run's values (sample, class) lie in 0 to 1 and sum to 1, maybe rounded."""
+    if not 0 <= p.min() <= p.max() <= 1:  # or NaN
+        return False
+    return bool((abs(p.sum(axis=1, dtype=np.float64) - 1) <= _rounding(p)).all())
+
+
+def require_logits(scores: Any, file: Path) -> None:
+    """Refuse scores that in every run look like probabilities, sigmoids, percentages or votes.
+
+    `scores`: read by arrays of positions, (run, sample) or (run, sample, class). Most logits show
+    that they are some in the first run.
+    """
+
+    def refuse(problem: str, remedy: str) -> NoReturn:
+        raise UserError(f"look like {problem}", file=file, key="scores", remedy=remedy)
+
+    def every(is_so: Callable[[NDArray[Any]], bool]) -> bool:
+        return all(is_so(scores[np.array([run])][0]) for run in range(scores.shape[0]))
+
+    if len(scores.shape) == 2:
+        other = "logit gaps may also be given as scores (run, sample, class): -gap / 2 and gap / 2"
+        if every(lambda gap: bool(0 <= gap.min() <= gap.max() <= 1)):
+            refuse(
+                "probabilities, not logit gaps: all lie in 0 to 1",
+                f"--probabilities if they are probabilities of class 1; {other}",
+            )
+        if every(lambda gap: bool(gap.min() >= 0 and _LARGEST_GAP < gap.max() <= _PERCENT)):
+            refuse(
+                "percentages, not logit gaps: all lie in 0 to 100",
+                f"scores / 100 with --probabilities if they are of class 1; {other}",
+            )
+    elif every(_are_shares):
+        refuse("probabilities: they lie in 0 to 1 and sum to 1 over the classes", "--probabilities")
+    elif every(lambda p: bool(0 <= p.min() <= p.max() <= 1)):
+        refuse(
+            "outputs of sigmoids: all lie in 0 to 1, but do not sum to 1 over the classes",
+            "give their logits, log(p / (1 - p)), with --probability ovr; or divide each row by "
+            "its sum and add --probabilities; of logits, scores - 1 have the same softmax",
+        )
+    elif (total := _total(scores[np.array([0])][0])) and every(lambda p: _total(p) == total):
+        refuse(
+            f"percentages or votes: all are positive or 0, and sum to {total:g} over the classes",
+            f"scores / {total:g} with --probabilities",
+        )
+
+
+_PERCENT = 100.0
+_MOST_VOTES = 1e6
+_LARGEST_GAP = 20.0  # of logits; all of one sign, and larger, are percentages
+
+
+def _total(shares: NDArray[np.floating[Any]]) -> float:
+    """Return what each row of percentages or votes (sample, class) sums to; 0 if these are neither.
+
+    Percentages may be rounded; votes are whole numbers, with classes that get none.
+    """
+    if not (np.isfinite(shares).all() and 0 <= shares.min() <= 1 < shares.max()):
+        return 0.0
+    exact = shares.astype(np.float64)
+    total = float(exact[0].sum())
+    if (exact.max(axis=1) == total).all():  # labels, in this form
+        return 0.0
+    if _are_shares(exact / _PERCENT):
+        return _PERCENT
+    are_votes = (exact == np.round(exact)).all() and (exact.sum(axis=1) == total).all()
+    return total if are_votes and not shares.min() and total <= _MOST_VOTES else 0.0
+
+
+def remedy_for(p: NDArray[Any]) -> str:
+    """Return what to do about values (sample, class) or (sample,) that are no probabilities."""
+    if p.ndim == 2 and (total := _total(p)):
+        return f"divide them by {total:g}"
+    if p.min() >= 0 and _LARGEST_GAP < p.max() <= _PERCENT:
+        return "divide percentages by 100; without --probabilities, scores are logits or logit gaps"
+    if p.ndim == 2 and 0 <= p.min() <= p.max() <= 1:
+        return (
+            "give them with more decimals, or divide each row by its sum; of sigmoids, give the "
+            "logits, log(p / (1 - p)), with --probability ovr"
+        )
+    return "without --probabilities, scores are logits or logit gaps"
+
+
+def _problem(p: NDArray[np.float64], off: float) -> tuple[int, str] | None:
+    """Return the first test point with invalid probabilities and why; None if all are valid.
+
+    `off`: how far their sums may be from 1.
+    """
     each = p.reshape(len(p), -1)
     negative = np.asarray(~(each >= 0).all(axis=1))  # or NaN
     sums = each.sum(axis=1)
-    too_much, too_little = ~(sums <= 1 + OFF), (sums < 1 - OFF) & (p.ndim > 1)
+    too_much, too_little = ~(sums <= 1 + off), (sums < 1 - off) & (p.ndim > 1)
     if not (wrong := negative | too_much | too_little).any():
         return None
     point = int(np.argmax(wrong))
@@ -292,3 +416,164 @@ def _assigned(counts: NDArray[np.float64]) -> NDArray[np.intp]:
 
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return np.asarray(linear_sum_assignment(shares, maximize=True)[1])
+
+
+def far_better(
+    truth: NDArray[np.integer[Any]], given: NDArray[Any], other: NDArray[Any], n_runs: int = 1
+) -> tuple[float, float] | None:
+    """Return the mean recalls of two readings if the other's is far better; otherwise None.
+
+    By 0.1, and by 4 standard errors, and better than chance by 0.1. `given` and `other`, bool
+    arrays like `truth`, of indices of classes: whether a point is right; of `n_runs` runs one after
+    another, which may all agree.
+    """
+    _, of, counts = np.unique(truth, return_inverse=True, return_counts=True)
+    weight = 1 / (len(counts) * counts[of])
+    difference = other.astype(np.float64) - given
+    better = float((weight * difference).sum())
+    error = float(np.sqrt(n_runs * (weight**2 * np.maximum(abs(difference), 0.1)).sum()))
+    recall = float((weight * given).sum())
+    if better < max(_FAR_BETTER, _BEYOND_CHANCE * error):
+        return None
+    return (recall, recall + better) if recall + better > 1 / len(counts) + _FAR_BETTER else None
+
+
+_MOST_POINTS = 5000  # that are looked at for other axes
+_MOST_BYTES = 2**27
+_AXES = ("run", "sample", "class")
+
+
+def require_axes(
+    array: Any, given: Mapping[str, Any], key: str, class_names: Sequence[str], file: Path
+) -> None:
+    """Refuse arrays that fit the truth far better with other axes, which their lengths allow.
+
+    `array`: (run, sample, class) of scores, or (run, sample) of labels or scores, read by
+    positions. `given`: `y_true`, and maybe `repeat` and `class_names`.
+    """
+    truth = codes(np.asarray(given["y_true"]), class_names, "y_true", file)
+    truth = truth[0] if truth.ndim == 2 and len(truth) == 1 else truth
+    if truth.ndim == 2 and np.shape(given.get("repeat", ())) == array.shape[:1]:
+        repeat = np.asarray(given["repeat"])
+        if repeat.dtype.kind not in "iu" or not 0 <= repeat.min() <= repeat.max() < len(truth):
+            return  # refused later
+        truth = truth[repeat]
+    if truth.shape in (array.shape[1:2], array.shape[:2]):
+        n_classes = len(class_names) if "class_names" in given else len(np.unique(truth))
+        _require_axes(array, truth, key, n_classes, file)
+
+
+def _require_axes(
+    array: Any, truth: NDArray[np.integer[Any]], key: str, n_classes: int, file: Path
+) -> None:
+    """Do so for the truth (sample,), or (run, sample); the last axis may have so many classes."""
+    shape = array.shape
+    if array.dtype.itemsize * np.prod(shape, dtype=float) > _MOST_BYTES:
+        return
+    orders = [
+        order
+        for order in [*permutations(range(len(shape)))][1:]
+        if shape[order[1]] == shape[1]
+        and (len(shape) == 2 or shape[order[2]] in (shape[2], n_classes))
+        and (truth.ndim == 1 or shape[order[0]] == shape[0])
+    ]
+    if not orders:
+        return
+    whole = array[np.arange(shape[0])]
+    points = np.linspace(0, shape[1] - 1, min(shape[1], _MOST_POINTS)).astype(np.intp)
+
+    def right(order: Sequence[int]) -> NDArray[Any]:
+        values = whole.transpose(order)[:, points]
+        if key == "scores":
+            values = values.argmax(axis=2) if values.ndim == 3 else values >= 0
+        return np.asarray(values == truth[..., points])
+
+    given = right(range(len(shape)))
+    for order in orders:
+        other = right(order)
+        n_runs = min(len(given), len(other))
+        truths = np.broadcast_to(truth[..., points], given.shape)[:n_runs]
+        parts = given[:n_runs].ravel(), other[:n_runs].ravel()
+        if (recalls := far_better(truths.ravel(), *parts, n_runs)) is not None:
+            asked = ", ".join(_AXES[: len(shape)])
+            read = ", ".join(_AXES[order.index(axis)] for axis in range(len(shape)))
+            raise UserError(
+                f"has shape {shape}: as ({asked}) its mean recall is {recalls[0]:.2f}, as ({read}) "
+                f"{recalls[1]:.2f}",
+                file=file,
+                key=key,
+                remedy=f"save {key}.transpose{order}",
+            )
+
+
+def apart(
+    label: NDArray[np.integer[Any]], truth: NDArray[np.integer[Any]]
+) -> tuple[list[int], float]:
+    """Return which runs err as if their points were in another order, and how much less they agree.
+
+    `label` (run, sample) and `truth` (sample,): indices of classes. Such a run has the recalls of
+    the others, yet agrees with them, given the true class, no more than with its points shuffled
+    within each class; the others agree far more. The number is how many times as often it
+    disagrees with them as they do among themselves.
+    """
+    if len(label) < _FEWEST_RUNS:
+        return [], 1.0
+    z = _agreement(label, truth, np.arange(len(label)))
+    alone = np.flatnonzero(z <= _NO_AGREEMENT)
+    others = np.flatnonzero(z > _NO_AGREEMENT)
+    if not 0 < len(alone) < len(label) / 2 or len(others) < _FEWEST_RUNS - 1:
+        return [], 1.0
+    z = _agreement(label, truth, others)
+    least, most = z[others].min(), z[alone].max() + _NO_AGREEMENT  # and by chance
+    if least < max(_MUCH_AGREEMENT, 2 * most) or most > 2 * _NO_AGREEMENT:
+        return [], 1.0
+    right = label == truth
+    for each in np.unique(truth):
+        n, recall = int((truth == each).sum()), right[:, truth == each].mean(axis=1)
+        usual, spread = recall[others].mean(), recall[others].std(ddof=1)
+        error = np.sqrt(usual * (1 - usual) / n + spread**2 + 1 / n**2)
+        if (abs(recall[alone] - usual) > _BEYOND_CHANCE * error).any():
+            return [], 1.0
+    some = label[others[:_MOST_PAIRED]]
+    pairs = [(a != b).mean() for a, b in combinations(some, 2)]
+    far = np.mean([(label[one] != some).mean() for one in alone])
+    times = float(far / np.mean(pairs))
+    return (alone.tolist(), times) if times >= _OFTEN else ([], 1.0)
+
+
+_FEWEST_RUNS = 4
+_MOST_PAIRED = 40
+_NO_AGREEMENT = 2.0  # standard errors
+_MUCH_AGREEMENT = 6.0
+_OFTEN = 1.2
+
+
+def _agreement(
+    label: NDArray[np.integer[Any]], truth: NDArray[np.integer[Any]], others: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return how far each run agrees with others beyond what it does with its points shuffled.
+
+    In standard deviations over all shuffles within true classes, of which mean and variance are
+    exact: those of a linear permutation statistic (Hoeffding 1951).
+    """
+    excess, variance = np.zeros(len(label)), np.zeros(len(label))
+    for each in np.unique(truth):
+        rows = label[:, truth == each]
+        names, place = np.unique(rows, return_inverse=True)
+        place = place.reshape(rows.shape)
+        n, every = rows.shape[1], np.arange(rows.shape[1])
+        if n < 2:
+            continue
+        votes = np.zeros((n, len(names)))
+        for other in others:
+            votes[every, place[other]] += 1
+        for run, own in enumerate(place):
+            theirs = votes.copy()
+            if run in others:
+                theirs[every, own] -= 1
+            share = np.bincount(own, minlength=len(names)) / n
+            mean = theirs.mean(axis=0)
+            centred = theirs - mean - (theirs @ share)[:, None] + mean @ share
+            excess[run] += theirs[every, own].sum() - n * (mean @ share)
+            variance[run] += n / (n - 1) * (centred**2 @ share).sum()
+    return excess / np.sqrt(np.maximum(variance, _EXACT))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,20 @@ from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
 from manyseed.analysis.counts import some
+from manyseed.jobs.checks import did_you_mean, quoted
 from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.importing.classes import Order, Predicted, as_kept, better_order
+from manyseed.orchestrator.importing.classes import (
+    Order,
+    Predicted,
+    apart,
+    as_kept,
+    better_order,
+    far_better,
+)
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     Positions,
@@ -42,8 +52,8 @@ from manyseed.orchestrator.store.testsets import write_splits
 BLOCK_BYTES = 2**26
 """Size of the predictions, as float32, that are read at once; a single run may be larger."""
 _MOST_LOOKED_AT = 20  # runs
+_MOST_PAIRED = 40  # runs
 _SHOWN = 10  # classes in a message
-_RECALLS = ("given", "better")
 _BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at once
 
 
@@ -53,53 +63,198 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
     (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
     """
-    floored, length, orders = 0, group.spec.shard_length, Orders(source)
+    floored, length, seen = 0, group.spec.shard_length, Doubts(source)
     for number in range(group.shards):
-        shard = _ImportedShard(group, source, recipe, orders)
+        shard = _ImportedShard(group, source, recipe, seen)
         shard.write(number, order[number * length : (number + 1) * length])
         floored += shard.predictions.floored
-    orders.tell()
+    seen.tell()
     return floored
 
 
-class Orders:
-    """Whether another order of the classes would make the first runs of a source far better."""
+class Doubts:
+    """What is seen of a source's runs while they are written: refused or told at the end."""
 
     def __init__(self, source: PredictionFile) -> None:
         self._source, self._repeats = source, source.runs["repeat"].to_numpy()
-        self._found: list[Order | None] = []
+        self._is_copy = source.runs["copy"].to_numpy()
+        alike = pl.struct(*DEFAULTS, "repeat").rank("dense")
+        self._group = source.runs.select(alike).to_series().to_list()
+        self._true = np.unique(source.y_true)
+        self._orders: list[Order | None] = []
+        self._signs: list[tuple[float, float] | None] = []
+        self._predicted = np.zeros(len(source.class_names), dtype=np.int64)
+        self._odd: dict[int, list[int]] = {}
+        self._digests: dict[tuple[int, bytes], list[int]] = {}
+        self._labels: dict[int, dict[int, NDArray[np.uint16]]] = {}
+        self._room, self.off = _MOST_LABELS, 0.0
 
-    def add(self, position: int, label: NDArray[np.integer[Any]]) -> None:
-        """Look at a run's labels (sample,), unless there were enough or one that speaks against."""
-        if len(self._found) < _MOST_LOOKED_AT and None not in self._found:
-            truth = self._source.y_true[self._repeats[position]]
-            names = self._source.class_names
-            self._found.append(better_order(truth, label.astype(np.intp), len(names)))
+    def add(self, position: int, prediction: Prediction) -> None:
+        """Look at a run."""
+        label, n_classes = prediction.label[-1], len(self._source.class_names)
+        truth = self._source.y_true[self._repeats[position]]
+        if len(self._orders) < _MOST_LOOKED_AT and None not in self._orders:
+            self._orders.append(better_order(truth, label.astype(np.intp), n_classes))
+        is_open = len(self._signs) < _MOST_LOOKED_AT and None not in self._signs
+        if n_classes > 2 and self._source.keep != "none" and is_open:
+            least = prediction.scores[-1].argmin(axis=-1)
+            self._signs.append(far_better(truth, label == truth, least == truth))
+        if self._source.are_classes_seen:
+            counts = np.bincount(label, minlength=n_classes)
+            self._predicted += counts
+            for odd in np.setdiff1d(np.flatnonzero(counts), self._true).tolist():
+                self._odd.setdefault(odd, []).append(position)
+        if self._is_copy[position]:
+            return
+        group, values = self._group[position], (prediction.label, prediction.scores)
+        digest = hashlib.blake2b(digest_size=16)
+        for array in values if self._source.keep != "none" else values[:1]:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        self._digests.setdefault((group, digest.digest()), []).append(position)
+        if self._room >= (work := label.size * n_classes):
+            self._room -= work
+            self._labels.setdefault(group, {})[position] = label.astype(np.uint16)
 
     def tell(self) -> None:
-        """Warn if every run speaks for one other order."""
-        found = [each for each in self._found if each is not None]
-        orders = {each.classes for each in found}
-        if len(found) < len(self._found) or len(orders) != 1:
+        """Refuse what cannot be meant, and warn of what is hardly meant."""
+        self._require_some_class()
+        self._tell_same()
+        if self.off:
+            self._warn(
+                f"the probabilities of a test point sum to 1 only within {self.off:.2g}, as if "
+                "rounded; they were divided by their sum."
+            )
+        self._tell_odd()
+        self._tell_order_or_sign()
+        self._tell_apart()
+
+    def _warn(self, what: str) -> None:
+        warn(f"{self._source.file.name}: {what}")
+
+    def _require_some_class(self) -> None:
+        seen = np.flatnonzero(self._predicted)
+        if (
+            seen.size
+            and not np.isin(seen, self._true).any()
+            and max(seen.size, self._true.size) > 1
+        ):
+            names = self._source.class_names
+            shown = [some([names[each] for each in of], _SHOWN) for of in (seen, self._true)]
+            raise UserError(
+                f"no predicted class is a true class: predicted are {shown[0]}, true {shown[1]}",
+                file=self._source.file,
+                remedy="write classes in one way in both; a column that says whether a prediction "
+                "is right is no true class",
+            )
+
+    def _tell_same(self) -> None:
+        """Refuse a run that is given twice, unless runs are numbered or it may be by chance."""
+        by_group: dict[int, list[list[int]]] = {}
+        for (group, _), positions in self._digests.items():
+            by_group.setdefault(group, []).append(positions)
+        for group, different in by_group.items():
+            same = next((each for each in different if len(each) > 1), None)
+            if same is None:
+                continue
+            places = [self._source.places[position] for position in same]
+            what = f"{some(places[1:], _SHOWN)} {'hold' if len(places) > 2 else 'holds'}"
+            what += f" the same predictions as {places[0]}"
+            if len(different) == 1:
+                self._warn(
+                    f"all {len(same)} runs predict the same, so that nothing varies between "
+                    "seeds, or one was given several times."
+                )
+                continue
+            fewest = _UNLIKELY
+            if self._source.keep == "none":
+                held = self._labels.get(group, {})
+                labels = [held[each[0]] for each in different if each[0] in held]
+                pairs = combinations(labels[:_MOST_PAIRED], 2)
+                fewest = min((int((a != b).sum()) for a, b in pairs), default=0)
+            if fewest < _LIKELY:  # runs that differ do so on hardly a point more
+                continue
+            if fewest < _UNLIKELY or self._source.numbered:
+                self._warn(f"{what}. Is one run there twice? It would count as several seeds.")
+                continue
+            raise UserError(
+                what,
+                file=self._source.file,
+                remedy="leave copies out; if they are different runs that predict the same, number "
+                "them with 'run'",
+            )
+
+    def _tell_odd(self) -> None:
+        if not self._odd:
             return
-        (order,), names = orders, self._source.class_names
-        given, better = (np.mean([getattr(each, name) for each in found]) for name in _RECALLS)
-        warn(
-            f"{self._source.file.name}: {self._source.classifier} has the mean recall {given:.2f}, "
-            f"and would have {better:.2f} with its classes in the order "
-            f"{some([names[number] for number in order], _SHOWN)}. Are scores, or indices of "
-            "labels, in the order of the classes? class_names gives it."
+        names = self._source.class_names
+        true = [names[each] for each in self._true]
+        (first, positions), more = next(iter(self._odd.items())), len(self._odd) - 1
+        times = int(self._predicted[first])
+        places = some([*dict.fromkeys(self._source.places[each] for each in positions)], 3)
+        near = did_you_mean(names[first], true).removeprefix("; ").capitalize()
+        others = f" So {'is' if more == 1 else 'are'} {more} more." if more else ""
+        often = "once" if times == 1 else f"{times:,} times"
+        self._warn(
+            f"class {quoted(names[first])} is predicted {often}, in {places}, and is nobody's true "
+            f"class.{others} {near}".rstrip()
         )
+
+    def _tell_order_or_sign(self) -> None:
+        """Warn if every run speaks for one other order, or for the opposite sign: the better."""
+        signs = [each for each in self._signs if each is not None]
+        found = [each for each in self._orders if each is not None]
+        orders = {each.classes for each in found}
+        sign = order = (0.0, 0.0)
+        if len(signs) == len(self._signs) and signs:
+            sign = np.mean(signs, axis=0)
+        if len(found) == len(self._orders) and len(orders) == 1:
+            order = np.mean([(each.given, each.better) for each in found], axis=0)
+        given, better = max(sign, order, key=lambda recalls: recalls[1])
+        if not better:
+            return
+        names, has = self._source.class_names, f"{self._source.classifier} has the mean recall"
+        if sign[1] > order[1]:
+            self._warn(
+                f"{has} {given:.2f}, and would have {better:.2f} if the least score named the "
+                "class. Are scores of the opposite sign, such as distances or negative "
+                "log-likelihoods? Give -scores."
+            )
+            return
+        shown = some([names[number] for number in orders.pop()], _SHOWN)
+        also = " Or are scores of the opposite sign?" if len(names) == 2 else ""
+        self._warn(
+            f"{has} {given:.2f}, and would have {better:.2f} with its classes in the order "
+            f"{shown}. Are scores, or indices of labels, in the order of the classes? class_names "
+            f"gives it.{also}"
+        )
+
+    def _tell_apart(self) -> None:
+        for held in self._labels.values():
+            positions = [*held]
+            truth = self._source.y_true[self._repeats[positions[0]]]
+            found, times = apart(np.stack([*held.values()]), truth)
+            if found:
+                places = some([self._source.places[positions[each]] for each in found], _SHOWN)
+                disagrees, its = ("disagrees", "its") if len(found) == 1 else ("disagree", "their")
+                self._warn(
+                    f"{places} {disagrees} with the others {times:.1f} times as often as these do "
+                    f"among themselves, as if {its} points were in another order. Ids of rows "
+                    "(row_id) would put them right."
+                )
+
+
+_MOST_LABELS = 2**27  # points × classes of all runs that are compared
+_LIKELY, _UNLIKELY = 3, 20  # points on which the most similar runs differ
 
 
 class ImportedRuns:
     """The predictions of a source, as training would have returned them, read in blocks.
 
-    `spec`: their group. `orders`: looks at their labels.
+    `spec`: their group. `seen`: looks at each.
     """
 
-    def __init__(self, spec: GroupSpec, source: PredictionFile, orders: Orders) -> None:
-        self._spec, self._source, self._orders = spec, source, orders
+    def __init__(self, spec: GroupSpec, source: PredictionFile, seen: Doubts) -> None:
+        self._spec, self._source, self._seen = spec, source, seen
         self.floored = 0
 
     def of(self, positions: Positions) -> Iterator[tuple[int, int, Prediction]]:
@@ -111,6 +266,7 @@ class ImportedRuns:
             block = positions[start : start + step]
             predicted = self._source.read(block)
             self.floored += predicted.floored
+            self._seen.off = max(self._seen.off, predicted.off)
             for offset, position in enumerate(block.tolist()):
                 prediction = _prediction(predicted, offset, spec)
                 if spec.scores != "none" and not np.isfinite(prediction.scores).all():
@@ -120,16 +276,16 @@ class ImportedRuns:
                         key=f"run {position}",
                         remedy="leave out such runs, or import labels instead of scores",
                     )
-                self._orders.add(position, prediction.label[-1])
+                self._seen.add(position, prediction)
                 yield start + offset, position, prediction
 
 
 class _ImportedShard:
     """One shard while it is being written."""
 
-    def __init__(self, group: Group, source: PredictionFile, recipe: int, orders: Orders) -> None:
+    def __init__(self, group: Group, source: PredictionFile, recipe: int, seen: Doubts) -> None:
         self.group, self.spec, self.source = group, group.spec, source
-        self.recipe, self.predictions = recipe, ImportedRuns(group.spec, source, orders)
+        self.recipe, self.predictions = recipe, ImportedRuns(group.spec, source, seen)
         self.numbers = {
             array.name: encoding.filled(self.spec, array, self.spec.shard_length)
             for array in self.spec.arrays

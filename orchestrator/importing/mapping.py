@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import polars as pl
 
-from manyseed.jobs.checks import parsed, quoted
+from manyseed.analysis.counts import some
+from manyseed.jobs.checks import parsed, quoted, similar
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
@@ -199,6 +201,8 @@ def options_of(file: Path | None, options: Mapping[str, Any]) -> Iterator[None]:
 CLASS = "{class}"
 """Stands for the class in the names of confidences that a user gives."""
 
+CONFIDENCE = "confidence."
+
 _MEANT = {
     "truth": r"true|gold|gt|actual|expected|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
     "prediction": r"(y_?)?(pred|hat).*|output",
@@ -210,6 +214,73 @@ _MEANT = {
 }
 """How others name columns."""
 
+
+RIGHT = re.compile(
+    r"(is_?|was_?)?(in)?correct|(is_?|was_?)?(right|wrong|hit|error|err|miss)", re.IGNORECASE
+)
+"""How others name columns that say whether a prediction is right."""
+
+_FLAGS = {
+    *("0", "1", "0.0", "1.0", "true", "false", "t", "f", "yes", "no", "y", "n"),
+    *("right", "wrong", "correct", "incorrect", "hit", "miss"),
+}
+
+
+def is_flag(values: pl.Series) -> bool:
+    """Return whether a column holds nothing but what says whether a prediction is right."""
+    texts = {str(value).strip().casefold() for value in values.drop_nulls().unique()}
+    return 0 < len(texts) <= 2 and texts <= _FLAGS
+
+
+def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path) -> None:
+    """Refuse a column `correct` that may say whether predictions are right, not the true class.
+
+    It is the true class in OpenML's own files, which number repeats and folds, if these share
+    classes with it.
+    """
+    if not is_flag(frame["correct"]):
+        return
+    values = {str(value) for value in frame["correct"].unique()}
+    classes = {name.removeprefix(CONFIDENCE) for name in frame.columns}
+    if "prediction" in frame.columns:
+        classes = {str(value) for value in frame["prediction"].unique()}
+    shared = bool(classes & values)
+    if shared and {"repeat", "fold", "row_id"} <= {*frame.columns}:
+        return
+    also = f"; if it is the true class: --columns truth={shlex.quote(theirs)}" if shared else ""
+    raise UserError(
+        f"{'may say' if shared else 'says'} whether each prediction is right, but the true class "
+        "is needed",
+        file=file,
+        key=theirs,
+        remedy=f"give a column truth, or name it: --columns truth=NAME{also}",
+    )
+
+
+def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
+    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
+
+    `whose` and `other`: the names of the two runs.
+    """
+    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
+    for own, theirs, lacks in (
+        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
+        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
+    ):
+        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
+        if missing:
+            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
+            return lacks.format(rows)
+    row = next(
+        number
+        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
+        if one != two
+    )
+    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
+    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
+
+
+_SHOWN = 10  # rows in a message
 
 _ENTRIES_MEANT = {
     "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
@@ -246,7 +317,8 @@ def entries_naming_rows(file: Path) -> list[str]:
 
 def meant_columns(frame: pl.DataFrame) -> str:
     """Return an option with the names in a table that seem to be meant."""
-    given = {"truth": "correct" if "correct" in frame.columns else "truth"}
+    is_label = "correct" in frame.columns and not is_flag(frame["correct"])
+    given = {"truth": "correct" if is_label else "truth"}
     parts = []
     for own in ("truth", "prediction"):
         if given.get(own, own) not in frame.columns:
@@ -392,3 +464,26 @@ def _are_shuffled(frame: pl.DataFrame, name: str, of_run: Sequence[str]) -> bool
     runs = frame.group_by(*of_run).agg(name, ids=pl.col(name).sort())
     sets = runs["ids"].list.n_unique() == runs["ids"].list.len()
     return bool(sets.all() and runs["ids"].n_unique() == 1 and runs[name].n_unique() > 1)
+
+
+def require_columns(frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path) -> None:
+    """Refuse true classes without a column of confidences, naming one that is nearly so called."""
+    seen = {*frame["truth"].unique().to_list()}
+    for name in sorted(seen - {*class_names}):
+        unseen = [of for of in class_names if of not in seen]
+        column, remedy = form.replace(CLASS, name), nearest(name, class_names)
+        what = f"the true class {quoted(name)} has no column {column}"
+        if near := similar(name, unseen):
+            what = f"no true class is called so, and {quoted(name)} has no column"
+            column, remedy = form.replace(CLASS, near[0]), f"rename it {column}"
+        raise UserError(what, file=path, key=column, remedy=remedy)
+
+
+def most_probable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the predictions that confidences imply, if there are any."""
+    classes = [name for name in frame.columns if name.startswith(CONFIDENCE)]
+    if not classes or not all(frame[name].dtype.is_numeric() for name in classes):
+        return frame
+    p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
+    order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
+    return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))

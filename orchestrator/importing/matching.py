@@ -27,8 +27,8 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
+    Doubts,
     ImportedRuns,
-    Orders,
     cells_of,
     grid_lines,
     group_of,
@@ -160,6 +160,7 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
             _merged([(rows, part.label) for rows, part in parts]),
             _merged([(rows, part.scores) for rows, part in parts]),
             sum(part.floored for _, part in parts),
+            max(part.off for _, part in parts),
         )
 
     return replace(
@@ -169,6 +170,8 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
         runs=runs,
         read=read,
         numbered=any(source.numbered for source in sources),
+        are_classes_seen=all(source.are_classes_seen for source in sources),
+        places=[place for source in sources for place in source.places],
     )
 
 
@@ -493,8 +496,8 @@ class _Extension:
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                orders = Orders(source)
-                predictions = ImportedRuns(spec, source, orders)
+                seen = Doubts(source)
+                predictions = ImportedRuns(spec, source, seen)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
                 repeats, numbers = rows["repeat"].to_list(), rows["row"].to_list()
@@ -512,7 +515,7 @@ class _Extension:
                     )
                 self._require_new(source, spec, rows, crcs)
                 floored += predictions.floored
-                orders.tell()
+                seen.tell()
         return floored
 
     def _recipe(self, source: PredictionFile, spec: GroupSpec) -> int:

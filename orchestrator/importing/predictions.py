@@ -67,7 +67,8 @@ class Entries:
     by name, each a list of values, one per run. `copy`: whether each run is a copy of another run
     of its repeat. `score_type`: type of scores; None for labels alone. `are_probabilities`: whether
     scores are logarithms of probabilities, which softmax recovers. `origin`: recorded as the
-    origin; by default the file's name.
+    origin; by default the file's name. `are_classes_seen`: whether classes are those that occur.
+    `places`: where each run comes from, for messages. `numbered`: see `PredictionFile`.
     """
 
     file: Path
@@ -84,6 +85,9 @@ class Entries:
     score_type: ScoreType | None = None
     are_probabilities: bool = False
     origin: str | None = None
+    are_classes_seen: bool = False
+    places: Sequence[str] = ()
+    numbered: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,8 @@ class PredictionFile:
     `y_true` and `test_index`, integer arrays (repeat, sample). `runs`: one row per run, in the
     order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of another run of its repeat).
     `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
-    its runs, instead of their order.
+    its runs, instead of their order. `are_classes_seen`: whether the classes are those that occur,
+    instead of being named or having scores. `places`: where each run comes from, for messages.
     """
 
     file: Path
@@ -112,6 +117,8 @@ class PredictionFile:
     runs: pl.DataFrame
     read: Callable[[Positions], Predicted]
     numbered: bool = True
+    are_classes_seen: bool = False
+    places: Sequence[str] = ()
 
     @property
     def canonical(self) -> dict[str, str]:
@@ -195,10 +202,16 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         test_index=_test_sets(index, "test_index", runs, entries.n_samples, file),
         runs=runs,
         read=entries.read,
-        numbered="run" in entries.attributes,
+        numbered="run" in entries.attributes if entries.numbered is None else entries.numbered,
+        are_classes_seen=entries.are_classes_seen,
+        places=entries.places or _places(file, entries.n_runs),
     )
     _check(source)
     return source
+
+
+def _places(file: Path, n_runs: int) -> list[str]:
+    return [file.name] if n_runs == 1 else [f"run {run} of {file.name}" for run in range(n_runs)]
 
 
 def _test_sets(

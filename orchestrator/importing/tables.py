@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.checks import quoted, similar
 from manyseed.jobs.datasets import csvfile
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, nearest
@@ -28,9 +27,16 @@ from manyseed.orchestrator.importing.classes import (
 )
 from manyseed.orchestrator.importing.mapping import (
     CLASS,
+    CONFIDENCE,
+    RIGHT,
     Columns,
     Values,
+    is_flag,
     meant_columns,
+    most_probable,
+    other_rows,
+    require_columns,
+    require_no_flag,
     require_same_order,
     require_told_apart,
     with_values,
@@ -50,7 +56,6 @@ from manyseed.orchestrator.store.exchange import SCHEMA
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
 _LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
-CONFIDENCE = "confidence."
 MAX_ROWS = 200_000_000
 
 
@@ -127,7 +132,9 @@ def openml(
     for read_before in (_frame, _runs):  # maybe from other files of these names
         read_before.cache_clear()
     keys: list[pl.DataFrame] = []
-    first: dict[int, pl.DataFrame] = {}
+    first: dict[int, tuple[pl.DataFrame, str]] = {}
+    places: list[str] = []
+    is_numbered = any(name == "run" for each in values for name, _ in each)
     class_names, has_confidences = _classes(paths, columns)
     if columns:
         frame = read_frame(paths[0])
@@ -146,6 +153,9 @@ def openml(
     for number, path in enumerate(paths):
         for (repeat, run), frame in _runs(path, number, columns, values[number]).items():
             first_row = frame.row(0, named=True)
+            has_run = "run" in _frame(path, columns, values[number]).columns
+            is_numbered |= has_run
+            places.append(f"run {run} of {path.name}" if has_run else path.name)
             keys.append(
                 pl.DataFrame(
                     {
@@ -157,14 +167,17 @@ def openml(
                 )
             )
             test_set = frame.select("row_id", "truth")
-            if not first.setdefault(repeat, test_set).equals(test_set):
+            known, place = first.setdefault(repeat, (test_set, places[-1]))
+            if not known.equals(test_set):
+                rows = other_rows(test_set, known, places[-1], place)
                 raise UserError(
-                    f"repeat {repeat} has other rows or true classes than in {paths[0]}",
+                    f"repeat {repeat} has other rows or true classes: {rows}",
                     file=path,
                     key="row_id",
                     remedy=_rows_told(paths[0], columns),
                 )
-    sizes = {frame.height for frame in first.values()}
+    test_sets = {repeat: frame for repeat, (frame, _) in first.items()}
+    sizes = {frame.height for frame in test_sets.values()}
     if len(sizes) > 1:
         raise UserError(
             f"test sets have {min(sizes):,} to {max(sizes):,} points; all must have equally many",
@@ -179,7 +192,7 @@ def openml(
     given = {name: table[name].to_list() for name in table.columns if name in ATTRIBUTES}
 
     def read(positions: Positions) -> Predicted:
-        labels, scores, floored = [], [], 0
+        labels, scores, floored, off = [], [], 0, 0.0
         for position in positions.tolist():
             row = table.row(position, named=True)
             path = paths[row["file"]]
@@ -191,10 +204,9 @@ def openml(
                 one_run = _scores(frame, class_names, labels[-1], path)
                 assert one_run.scores is not None
                 scores.append(one_run.scores)
-                floored += one_run.floored
-        return Predicted(
-            np.stack(labels)[:, None], np.concatenate(scores) if scores else None, floored
-        )
+                floored, off = floored + one_run.floored, max(off, one_run.off)
+        p = np.concatenate(scores) if scores else None
+        return Predicted(np.stack(labels)[:, None], p, floored, off)
 
     return Entries(
         file=paths[0],
@@ -202,12 +214,17 @@ def openml(
         class_names=class_names,
         n_runs=table.height,
         n_samples=max(sizes),
-        y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
+        y_true=np.stack(
+            [_codes(test_sets[r]["truth"], class_names, "truth", paths[0]) for r in order]
+        ),
         read=read,
         attributes=given,
-        test_index=_positions([first[r]["row_id"] for r in order]),
+        test_index=_positions([test_sets[r]["row_id"] for r in order]),
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
+        are_classes_seen=not has_confidences,
+        places=places,
+        numbered=is_numbered,
     )
 
 
@@ -268,7 +285,7 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
         class_names = tuple(c.removeprefix(CONFIDENCE) for c in columns[0])
         form = dict(named).get("confidence", f"{CONFIDENCE}{CLASS}")
         for path in paths:
-            _require_columns(_frame(path, named), class_names, form, path)
+            require_columns(_frame(path, named), class_names, form, path)
         return class_names, True
     seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
     for path in paths:
@@ -276,21 +293,6 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
             names.update(_frame(path, named)[column].unique().to_list())
         require_apart(seen["truth"], seen["prediction"], "prediction", path)
     return in_order({*seen["truth"], *seen["prediction"]}), False
-
-
-def _require_columns(
-    frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path
-) -> None:
-    """Refuse true classes without a column of confidences, naming one that is nearly so called."""
-    seen = {*frame["truth"].unique().to_list()}
-    for name in sorted(seen - {*class_names}):
-        unseen = [of for of in class_names if of not in seen]
-        column, remedy = form.replace(CLASS, name), nearest(name, class_names)
-        what = f"the true class {quoted(name)} has no column {column}"
-        if near := similar(name, unseen):
-            what = f"no true class is called so, and {quoted(name)} has no column"
-            column, remedy = form.replace(CLASS, near[0]), f"rename it {column}"
-        raise UserError(what, file=path, key=column, remedy=remedy)
 
 
 @lru_cache(maxsize=1)
@@ -304,9 +306,10 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         frame = frame.select(pl.col(name).alias(own) for name, own in names.items())
     frame = with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
+        require_no_flag(frame, given.get("correct", "correct"), path)
         frame = frame.rename({"correct": "truth"})
     if named and "prediction" not in frame.columns:
-        frame = _most_probable(frame)
+        frame = most_probable(frame)
     if "row_id" not in frame.columns and {"truth", "prediction"} <= {*frame.columns}:
         of_run = [name for name in ("repeat", "run") if name in frame.columns]
         if "fold" not in frame.columns:  # a fold's rows are others than those of the next
@@ -316,6 +319,9 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         if name not in frame.columns:
             remedy = "a row is a test point of a run and needs prediction and truth"
             remedy += ", with folds also row_id" if name == "row_id" else ""
+            flags = [of for of in found.columns if RIGHT.fullmatch(of) and is_flag(found[of])]
+            if name == "truth" and flags:
+                remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
             remedy += f"\n  say which columns these are: --columns {meant_columns(found)}"
             raise UserError("a column is missing", file=path, key=name, remedy=remedy)
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
@@ -339,7 +345,10 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         if frame[name].has_nulls():
             raise UserError("has missing values", file=path, key=name)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
-            raise UserError("must be probabilities, from 0 to 1", file=path, key=name)
+            remedy = "divide percentages by 100"
+            raise UserError(
+                "must be probabilities, from 0 to 1", file=path, key=name, remedy=remedy
+            )
     if named:
         require_told_apart(found, names, given, path)
     return frame
@@ -381,16 +390,6 @@ def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[st
         if is_own and name not in names and name not in names.values():
             names[name] = name
     return names
-
-
-def _most_probable(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add the predictions that confidences imply, if there are any."""
-    classes = [name for name in frame.columns if name.startswith(CONFIDENCE)]
-    if not classes or not all(frame[name].dtype.is_numeric() for name in classes):
-        return frame
-    p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
-    order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
-    return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
 
 
 @lru_cache(maxsize=1)

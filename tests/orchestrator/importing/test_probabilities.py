@@ -158,9 +158,8 @@ def test_probabilities_are_not_taken_for_logits(
 
 def test_one_run_of_logits_shows_that_all_are(tmp_path: Path) -> None:
     p = np.full((RUNS, SAMPLES, 3), 1 / 3)
-    p[-1, -1, 0] += 0.002
+    p[1, 0] = 0.5, 0.25, 0.25
     y_true = np.arange(SAMPLES) % 3
-    Sweep.from_predictions({"scores": p, "y_true": y_true}, tmp_path / "sums")
     p[-1, -1] = 1.25, -0.25, 0
     sweep = Sweep.from_predictions({"scores": p, "y_true": y_true}, tmp_path / "negative")
     p[-1, -1] = 1, 0, 0

@@ -104,7 +104,7 @@ def verdict(storm: Storm, seed: int) -> dict[str, Any]:
     calm = ground.folder / "calm"
     storm.tell("now the same in calm")
     ground.run("plan", storm.sweep_file, "--out", calm)
-    ground.run("submit", calm, "--cluster", "local", "--workers", 2)
+    ground.run("submit", calm, "--cluster", "local", "--workers", 2, "--watch")
     while ground.processes(calm):
         time.sleep(0.5)
     for verb in ("compact", "analyze"):

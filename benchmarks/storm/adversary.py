@@ -30,6 +30,7 @@ KINDS = (*WHILE_TRAINING, *AT_REST)
 _FEW_MISSING = 40
 _FEWEST_FINISHED = 12
 _MORE_RUNS = 4
+_QUIET = 10  # looks in a row: a task that was just submitted has no training process yet
 _MOST_RESUMES = 40
 _SIGNAL_CODES = {
     signal.SIGKILL: {-9},
@@ -391,11 +392,11 @@ class Storm:
     def wait(self, most: float = 300) -> bool:
         """Wait until nothing of the sweep trains; return whether this happened."""
         end, quiet = time.monotonic() + most, 0
-        while time.monotonic() < end and quiet < 3:
+        while time.monotonic() < end and quiet < _QUIET:
             at_work = self.ground.processes(self.ground.sweep) or self.ground.jobs("PD,R,CF,CG")
             quiet = 0 if at_work else quiet + 1
             time.sleep(0.3)
-        return quiet >= 3
+        return quiet >= _QUIET
 
 
 def _results(told: Told) -> dict[str, Any]:

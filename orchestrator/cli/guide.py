@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -324,22 +325,64 @@ def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return the sections that have a word: glossary and headings first.
 
     Those that the glossary names for the word, or for another of the same meaning, come before all.
-    Of several words, those that have the phrase, or else all words that are not short; after those
-    of one word, those that have another form of it.
+    Of several words, those that have the phrase, or else all words that are not short, and then
+    those that have most of them; after those of one word, those that have another form of it.
     """
     wanted = spelt(phrase)
     if not wanted:
         return []
     long = [word for word in wanted.split("-") if len(word) >= _LONG_WORD]
-    found = _named_alike(wanted, texts)
     several = "-" in wanted and bool(long)
+    found = [*_named_alike(wanted, texts), *(_of_parts(wanted, texts) if several else ())]
     for words_, forms in (([wanted], False), (long * several, False), (long or [wanted], True)):
         if places := _having(words_, texts, forms=forms) if words_ else []:
             places += [] if several or forms else _having(long or [wanted], texts, forms=True)
+            places += _partly(long, texts) if several else []
             once = {one.where: one for one in found + places}
             return [*once.values()]
+    once = {one.where: one for one in found + (_partly(long, texts) if several else [])}
+    return [*once.values()]
+
+
+def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
+    """Return the sections that the glossary names for some of several words, the most first."""
+    several = wanted.split("-")
+    n, found = len(several), list[Mention]()
+    for size in range(n - 1, 0, -1):
+        for i in range(n - size + 1):
+            found += _named_alike("-".join(several[i : i + size]), texts, exactly=True)
     return found
 
+
+def _partly(long: Sequence[str], texts: Mapping[str, str]) -> list[Mention]:
+    """Return the sections that have the rarest of these words, those with most of them first."""
+    asked = [stem(word) for word in long if word not in _COMMON]
+    listed = [
+        (f"{page}#{anchor}", title, text, {*_stems(f"{title} {text}")}, {*_stems(title)})
+        for page, whole in texts.items()
+        if page not in _LAST
+        for anchor, (title, text) in sections(whole).items()
+        if not _ALIKE.search(text) and "\n#" not in text
+    ]
+    known = {one: sum(one in has for *_, has, _ in listed) for one in asked}
+    weight = {one: math.log(len(listed) / n) for one, n in known.items() if n}
+    scores = [
+        sum(by * ((one in has) + (one in named)) for one, by in weight.items())
+        for *_, has, named in listed
+    ]
+    least = max(_LEAST_SCORE * max(scores, default=0.0), 1e-9)
+    order = sorted(range(len(listed)), key=lambda place: -scores[place])
+    best = [listed[place] for place in order if scores[place] >= least][:_MOST_PARTLY]
+    return [Mention(where, title, _line(text, asked)) for where, title, text, *_ in best]
+
+
+_COMMON = {
+    *("after", "and", "before", "between", "can", "did", "different", "does", "for", "from", "get"),
+    *("have", "how", "make", "need", "own", "same", "several", "the", "use", "want", "what"),
+    *("when", "where", "which", "who", "why", "with"),
+}
+_LEAST_SCORE = 0.6  # of the best
+_MOST_PARTLY = 5
 
 _LONG_WORD = 3
 _ENDINGS = re.compile(r"(ations?|ings?|ly|ied|ies|ed|es|s|e|y)$")  # that forms of a word differ in
@@ -358,11 +401,15 @@ def _stems(text: str) -> list[str]:
     return [stem(word) for word in spelt(text).split("-")]
 
 
-def _named_alike(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
-    """Return the sections that the glossary's table of other words names for a word."""
+def _named_alike(wanted: str, texts: Mapping[str, str], *, exactly: bool = False) -> list[Mention]:
+    """Return the sections that the glossary's table of other words names for a word, in any form.
+
+    `exactly`: in this form.
+    """
     found: list[Mention] = []
     for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
-        if _stems(wanted) not in [_stems(one) for one in others.split(", ")]:
+        known = others.split(", ")
+        if wanted not in map(spelt, known) if exactly else _stems(wanted) not in map(_stems, known):
             continue
         for label, page, anchor in _LINK.findall(links):
             title, text = sections(texts[page])[anchor]

@@ -211,7 +211,7 @@ def test_a_further_way_of_asking_needs_a_name_of_its_own(measured: Sweep, tmp_pa
         sweep.respond({"transforms": ["intra"], "rows": 20}, where=net, workers=1)
     assert sweep.respond({"transforms": ["intra"]}, workers=1).asked == 8  # the other classifier
     assert set(pl.read_parquet(first.file)["group"]) == {"digits/dense", "digits/net"}
-    for name in ("../a", "", ".a", "a/b"):
+    for name in ("../a", ".a", "a/b"):
         with pytest.raises(UserError, match="not a name for a table"):
             sweep.respond({}, name=name, workers=1)
     with pytest.raises(UserError, match="rotate:200"):

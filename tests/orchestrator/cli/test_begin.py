@@ -197,6 +197,18 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("intervals", "plots#figures-as-files-manyseed-plot"),
         ("not told", "glossary#not-told"),
         ("which image", "faq#which-image-is-row-n"),
+        ("group patient leakage", "faq#rows-that-belong-together-and-other-leakage"),
+        ("same patient several rows", "faq#rows-that-belong-together-and-other-leakage"),
+        ("resume after crash", "faq#it-stopped-in-the-middle"),
+        ("test cluster", "cluster#a-cluster-to-try"),
+        ("delete runs", "sweep-file#planning-again"),
+        ("change number of epochs after training", "sweep-file#planning-again"),
+        ("custom metric f1", "results#metrics-of-your-own"),
+        (
+            "difference between local and global error consistency",
+            "results#pairsparquet-one-row-for-each-two-runs-of-a-repeat",
+        ),
+        ("jupyter", "python#from-python"),
     ],
 )
 def test_words_of_newcomers_lead_to_their_answers(asked: str, first: str) -> None:

@@ -116,7 +116,7 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
     ):
         code, text = inside("docs", word)
         assert (code, text.splitlines()[0].startswith(first)) == (0, True), text
-    assert inside("docs", "add a qqzz")[0] == 2
+    assert inside("docs", "qqzz of yyxx")[0] == 2
 
 
 @pytest.mark.parametrize(

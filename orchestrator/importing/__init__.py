@@ -316,10 +316,16 @@ def _require_once(named: Sequence[tuple[Path, Names]]) -> None:
 
 @contextmanager
 def _one_message(files: Sequence[Path]) -> Iterator[None]:
-    """Turn any error that an untrusted file causes into one message."""
+    """Turn any error that an untrusted file causes into one message.
+
+    Errors of polars stay: those that a file can cause are caught where it is read, so that others
+    are ours, and so are the further ones that no content causes.
+    """
     try:
         yield
     except (ManyseedError, OSError):
+        raise
+    except (pl.exceptions.PolarsError, AssertionError, AttributeError, ImportError, NameError):
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         raise unreadable(files[0], "a file of predictions", error) from error

@@ -303,7 +303,8 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     found = frame
     names = _names(frame, given, path) if named else {}
     if named:
-        frame = frame.select(pl.col(name).alias(own) for name, own in names.items())
+        # not pl.col(name), which would take a name such as * for a pattern
+        frame = pl.DataFrame([frame[name].alias(own) for name, own in names.items()])
     frame = with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         require_no_flag(frame, given.get("correct", "correct"), path)

@@ -23,7 +23,7 @@ from manyseed.orchestrator.importing.predictions import ATTRIBUTES
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
 Values = tuple[tuple[str, Any], ...]
-"""Columns that a file lacks, and their one value: what its path says."""
+"""Columns that a file lacks, and their one value: what its path says. Of `NAMES`, the rows' one."""
 
 NAMES = ("dataset", "classifier")
 _PARTS = (*NAMES, *ATTRIBUTES)
@@ -65,6 +65,7 @@ class Pattern:
         if not seen:
             remedy = f"such as {{classifier}}/seed-{{run}}.csv; parts: {', '.join(_PARTS)}"
             raise UserError("names no part of paths", key="--name", value=text, remedy=remedy)
+        self.parts = seen
         self._readings = [
             re.compile(f"(?:.*/)?{one}{re.escape(text[at:])}", re.DOTALL) for one in taken
         ]
@@ -132,6 +133,8 @@ def _in_order(file: Path) -> list[Any]:
 def with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
     """Return a table with what its file's path says, as columns."""
     for name, value in values:
+        if name in NAMES:  # says which rows these are
+            continue
         if name in frame.columns:
             raise UserError("is a column, and a part of the path", file=file, key=name)
         frame = frame.with_columns(pl.lit(value).alias(name))
@@ -384,7 +387,7 @@ def require_told_apart(
     unread = [name for name in frame.columns if name not in used]
 
     def refuse(name: str, why: str, added: Mapping[str, str]) -> NoReturn:
-        raise _unread(name, why, file, {**option, **added} if added else {})
+        raise _unread(name, why, file, {**option, **added})
 
     for name in unread:
         if _tells_runs(one, name, truth):
@@ -395,6 +398,8 @@ def require_told_apart(
                 added = {"run": name}
                 if "row_id" not in of and (row_id := _row_id(frame, unread, [*of_run, name])):
                     added |= {"row_id": row_id}
+            if not added and "classifier" not in option:
+                added = {"classifier": name}
             refuse(name, why, added)
     if "row_id" in of:
         return
@@ -412,7 +417,11 @@ _SHUFFLED = "its values have another order in each run, and rows are numbered in
 
 def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
     given = shlex.quote(",".join(f"{own}={theirs}" for own, theirs in option.items()))
-    remedy = f"read it: --columns {given}" if option else "import a file for each of its values"
+    remedy = f"read it: --columns {given}"
+    if name not in option.values():
+        remedy = "import a file for each of its values"
+    elif option.get("classifier") == name:
+        remedy += " if it names classifiers, else import a file for each of its values"
     remedy += "; or take the column out of the file if it says nothing of this kind"
     return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
 

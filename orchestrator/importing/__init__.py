@@ -34,7 +34,14 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.mapping import CLASS, RIGHT, Pattern, is_flag
+from manyseed.orchestrator.importing.mapping import (
+    CLASS,
+    NAMES,
+    RIGHT,
+    Pattern,
+    Values,
+    is_flag,
+)
 from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -48,6 +55,7 @@ from manyseed.orchestrator.importing.tables import (
     exported,
     is_exported,
     openml,
+    parts_of,
     read_frame,
 )
 
@@ -94,7 +102,8 @@ def import_predictions(
     classifier : str
         The classifier's name; by default "imported".
     classifiers : mapping of str to sequence of Path
-        Files of arrays of further classifiers, by name; then `dataset` defaults to "imported".
+        Files of arrays or tables of further classifiers, by name; then `dataset` defaults to
+        "imported".
     truth : Path
         The true classes, where the files lack them.
     runs : Path
@@ -137,17 +146,21 @@ def import_predictions(
         )
     elif classifiers:
         dataset = dataset or "imported"
-    _require_named(columns, (*OWN, "confidence"), "--columns")
+    _require_named(columns, (*OWN, "confidence", *NAMES), "--columns")
     _require_named(key, (*ENTRIES, *ALSO), "--key")
     truths: list[Path] = []
     pattern = None if name is None else Pattern(name)
     if not dataset and (folder := next((file for file in files if _is_folder(file)), None)):
         dataset = folder.resolve().name
     if pattern is not None:
+        if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
+            dataset = dataset or "imported"
         files = [*pattern.files(files, FORMATS)]
     files = [one for file in files for one in _spread(file, truths)]
     named: list[tuple[Path | InMemory, Names]]
     of_paths: dict[Path, dict[str, Any]] = {}
+    if not dataset and "classifier" in (columns or {}) and "dataset" not in (columns or {}):
+        dataset = files[0].stem if files else None
     if pattern is None:
         named = [(file, Names(dataset, classifier)) for file in files]
     else:
@@ -172,7 +185,7 @@ def import_predictions(
     if (
         len(kinds) > 1
         or (kinds <= {".zip", "exported"} and len(files) > 1)
-        or (classifiers and kinds != {"arrays"})
+        or (classifiers and not kinds <= {"arrays", "table"})
     ):
         raise UserError(
             "these files cannot be imported together",
@@ -201,12 +214,13 @@ def import_predictions(
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
             theirs = tuple((columns or {}).items())
-            by_names: dict[Names, list[Path]] = {}
+            by_names: dict[Names, list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
-                by_names.setdefault(names, []).append(file)
-            values = {file: tuple(found.items()) for file, found in of_paths.items()}
+                said = tuple(of_paths.get(file, {}).items())
+                for of_part, where in parts_of(file, names, theirs):
+                    by_names.setdefault(of_part, []).append((file, (*said, *where)))
             entries = [
-                openml(some, names, theirs, [values.get(each, ()) for each in some])
+                openml([file for file, _ in some], names, theirs, [values for _, values in some])
                 for names, some in by_names.items()
             ]
         else:
@@ -228,7 +242,7 @@ def import_predictions(
                 entries.append(_with(each, found))
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
-        are_joined = kind == "arrays" or (kind == "table" and pattern is not None)
+        are_joined = kind in ("arrays", "table")
         if are_joined:
             sources = joined(sources, is_dataset_given=is_dataset_given)
         return write(sources, directory)
@@ -316,10 +330,16 @@ def _require_once(named: Sequence[tuple[Path, Names]]) -> None:
 
 @contextmanager
 def _one_message(files: Sequence[Path]) -> Iterator[None]:
-    """Turn any error that an untrusted file causes into one message."""
+    """Turn any error that an untrusted file causes into one message.
+
+    Errors of polars stay: those that a file can cause are caught where it is read, so that others
+    are ours, and so are the further ones that no content causes.
+    """
     try:
         yield
     except (ManyseedError, OSError):
+        raise
+    except (pl.exceptions.PolarsError, AssertionError, AttributeError, ImportError, NameError):
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         raise unreadable(files[0], "a file of predictions", error) from error

@@ -23,7 +23,7 @@ from manyseed.orchestrator.importing.predictions import ATTRIBUTES
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
 Values = tuple[tuple[str, Any], ...]
-"""Columns that a file lacks, and their one value: what its path says."""
+"""Columns that a file lacks, and their one value: what its path says. Of `NAMES`, the rows' one."""
 
 NAMES = ("dataset", "classifier")
 _PARTS = (*NAMES, *ATTRIBUTES)
@@ -65,6 +65,7 @@ class Pattern:
         if not seen:
             remedy = f"such as {{classifier}}/seed-{{run}}.csv; parts: {', '.join(_PARTS)}"
             raise UserError("names no part of paths", key="--name", value=text, remedy=remedy)
+        self.parts = seen
         self._readings = [
             re.compile(f"(?:.*/)?{one}{re.escape(text[at:])}", re.DOTALL) for one in taken
         ]
@@ -132,6 +133,8 @@ def _in_order(file: Path) -> list[Any]:
 def with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
     """Return a table with what its file's path says, as columns."""
     for name, value in values:
+        if name in NAMES:  # says which rows these are
+            continue
         if name in frame.columns:
             raise UserError("is a column, and a part of the path", file=file, key=name)
         frame = frame.with_columns(pl.lit(value).alias(name))
@@ -361,7 +364,7 @@ def _row_id(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) ->
         (
             name
             for name in meant
-            if _is_id(frame[name]) and not frame.select(*of_run, name).is_duplicated().any()
+            if _is_id(frame[name]) and not frame[[*of_run, name]].is_duplicated().any()
         ),
         None,
     )
@@ -379,12 +382,12 @@ def require_told_apart(
     if truth is None:  # a form of its own, refused elsewhere
         return
     of_run = [of[own] for own in ("repeat", "run") if own in of]
-    first = [pl.col(name) == frame[name][0] for name in of_run]
+    first = [frame[name] == frame[name][0] for name in of_run]
     one = frame.filter(*first) if first else frame
     unread = [name for name in frame.columns if name not in used]
 
     def refuse(name: str, why: str, added: Mapping[str, str]) -> NoReturn:
-        raise _unread(name, why, file, {**option, **added} if added else {})
+        raise _unread(name, why, file, {**option, **added})
 
     for name in unread:
         if _tells_runs(one, name, truth):
@@ -395,6 +398,8 @@ def require_told_apart(
                 added = {"run": name}
                 if "row_id" not in of and (row_id := _row_id(frame, unread, [*of_run, name])):
                     added |= {"row_id": row_id}
+            if not added and "classifier" not in option:
+                added = {"classifier": name}
             refuse(name, why, added)
     if "row_id" in of:
         return
@@ -402,7 +407,8 @@ def require_told_apart(
         if (n := _tells_rows(one, name, truth)) > 1:
             why = f"each of its values stands in {n:,} rows, as ids of test points do in {n:,} runs"
             refuse(name, why, {"run": of.get("run", "NAME"), "row_id": name})
-        if of_run and "fold" not in of and _are_shuffled(frame, name, of_run):
+        runs = [frame[each] for each in of_run]
+        if runs and "fold" not in of and _are_shuffled(frame[name], runs):
             refuse(name, _SHUFFLED, {"row_id": name})
 
 
@@ -411,7 +417,11 @@ _SHUFFLED = "its values have another order in each run, and rows are numbered in
 
 def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
     given = shlex.quote(",".join(f"{own}={theirs}" for own, theirs in option.items()))
-    remedy = f"read it: --columns {given}" if option else "import a file for each of its values"
+    remedy = f"read it: --columns {given}"
+    if name not in option.values():
+        remedy = "import a file for each of its values"
+    elif option.get("classifier") == name:
+        remedy += " if it names classifiers, else import a file for each of its values"
     remedy += "; or take the column out of the file if it says nothing of this kind"
     return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
 
@@ -423,47 +433,49 @@ def require_same_order(
     for name in unread:
         if name not in other.columns or frame[name].dtype != other[name].dtype:
             continue
-        both = pl.concat(
-            each.select(name, file=pl.lit(number)) for number, each in enumerate((frame, other))
-        )
-        if _are_shuffled(both, name, ["file"]):
+        numbers = np.repeat([0, 1], [len(frame), len(other)])
+        if _are_shuffled(pl.concat([frame[name], other[name]]), [pl.Series(numbers)]):
             raise _unread(name, _SHUFFLED, file, {**dict(option), "row_id": name})
 
 
 def _tells_runs(one: pl.DataFrame, name: str, truth: str) -> bool:
     """Return whether the rows with each value have the same true classes, or its name says so."""
-    values = one[name]
+    values = one[name].alias("value")  # polars may take a name such as * for a pattern
     if values.dtype.is_nested() or not 1 < values.n_unique() < len(values):
         return False
     if _is_named(name, "run") and values.dtype.is_integer():
         return True
-    if values.value_counts()["count"].n_unique() > 1 or one[truth].n_unique() == 1:
+    if values.unique_counts().n_unique() > 1 or one[truth].n_unique() == 1:
         return False
-    return one.group_by(name).agg(pl.col(truth).sort())[truth].n_unique() == 1
+    each = pl.DataFrame([values, one[truth].alias("truth")]).group_by("value")
+    return each.agg(pl.col("truth").sort())["truth"].n_unique() == 1
 
 
 def _tells_rows(one: pl.DataFrame, name: str, truth: str) -> int:
     """Return in how many rows each value stands if these look like one test point; 0 otherwise."""
-    values = one[name]
+    values = one[name].alias("value")
     if not _is_id(values) or not one[truth].n_unique() < (n := values.n_unique()) < len(values):
         return 0
-    each = one.group_by(name).agg(pl.len(), pl.col(truth).n_unique())
-    if each["len"].n_unique() > 1 or each[truth].max() != 1:
+    each = pl.DataFrame([values, one[truth].alias("truth")]).group_by("value")
+    counts = each.agg(pl.len(), pl.col("truth").n_unique())
+    if counts["len"].n_unique() > 1 or counts["truth"].max() != 1:
         return 0
-    times = int(each["len"][0])
+    times = int(counts["len"][0])
     is_in_blocks = values.rle().struct["len"].eq(times).all() or values[n:].equals(
         values[:-n], check_names=False
     )
     return times if is_in_blocks or _is_named(name, "row_id") else 0
 
 
-def _are_shuffled(frame: pl.DataFrame, name: str, of_run: Sequence[str]) -> bool:
+def _are_shuffled(values: pl.Series, of_run: Sequence[pl.Series]) -> bool:
     """Return whether each run has the same values once, in an order of its own."""
-    if not _is_id(frame[name]):
+    if not _is_id(values):
         return False
-    runs = frame.group_by(*of_run).agg(name, ids=pl.col(name).sort())
+    names = [f"run {number}" for number in range(len(of_run))]
+    table = pl.DataFrame([values.alias("value"), *map(pl.Series.alias, of_run, names)])
+    runs = table.group_by(names).agg("value", ids=pl.col("value").sort())
     sets = runs["ids"].list.n_unique() == runs["ids"].list.len()
-    return bool(sets.all() and runs["ids"].n_unique() == 1 and runs[name].n_unique() > 1)
+    return bool(sets.all() and runs["ids"].n_unique() == 1 and runs["value"].n_unique() > 1)
 
 
 def require_columns(frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +29,7 @@ from manyseed.orchestrator.importing.classes import (
 from manyseed.orchestrator.importing.mapping import (
     CLASS,
     CONFIDENCE,
+    NAMES,
     RIGHT,
     Columns,
     Values,
@@ -129,15 +131,16 @@ def openml(
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
     it, and all of them form the test set. Only one file at a time is held in memory.
     """
+    values = values or [()] * len(paths)
     for read_before in (_frame, _runs):  # maybe from other files of these names
         read_before.cache_clear()
     keys: list[pl.DataFrame] = []
     first: dict[int, tuple[pl.DataFrame, str]] = {}
     places: list[str] = []
     is_numbered = any(name == "run" for each in values for name, _ in each)
-    class_names, has_confidences = _classes(paths, columns)
+    class_names, has_confidences = _classes(paths, columns, values)
     if columns:
-        frame = read_frame(paths[0])
+        frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
         if unread := [name for name in frame.columns if name not in used]:
             of = (
@@ -147,9 +150,9 @@ def openml(
             )
             warn(f"{paths[0].name}: {of} not read.")
         if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
-            for path in paths[1:]:
-                require_same_order(frame, read_frame(path), unread, columns, path)
-    values = values or [()] * len(paths)
+            for path, said in zip(paths[1:], values[1:], strict=True):
+                other = _part(path, columns, said)
+                require_same_order(frame, other, unread, columns, path)
     for number, path in enumerate(paths):
         for (repeat, run), frame in _runs(path, number, columns, values[number]).items():
             first_row = frame.row(0, named=True)
@@ -273,10 +276,15 @@ def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) 
     return codes(column.cast(pl.String).to_numpy().astype(str), class_names, key, path)
 
 
-def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bool]:
+def _classes(
+    paths: Sequence[Path], named: Columns, values: Sequence[Values]
+) -> tuple[tuple[str, ...], bool]:
     """Return the classes of all files, and whether all have confidences."""
+    # what a path says may also stand in the file, which is refused later
+    parts = [tuple(each for each in said if each[0] in NAMES) for said in values]
     columns = [
-        [c for c in _frame(path, named).columns if c.startswith(CONFIDENCE)] for path in paths
+        [c for c in _frame(path, named, part).columns if c.startswith(CONFIDENCE)]
+        for path, part in zip(paths, parts, strict=True)
     ]
     for path, listed in zip(paths, columns, strict=True):
         if set(listed) != set(columns[0]):
@@ -284,26 +292,63 @@ def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bo
     if columns[0]:
         class_names = tuple(c.removeprefix(CONFIDENCE) for c in columns[0])
         form = dict(named).get("confidence", f"{CONFIDENCE}{CLASS}")
-        for path in paths:
-            require_columns(_frame(path, named), class_names, form, path)
+        for path, part in zip(paths, parts, strict=True):
+            require_columns(_frame(path, named, part), class_names, form, path)
         return class_names, True
     seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
-    for path in paths:
+    for path, part in zip(paths, parts, strict=True):
         for column, names in seen.items():
-            names.update(_frame(path, named)[column].unique().to_list())
+            names.update(_frame(path, named, part)[column].unique().to_list())
         require_apart(seen["truth"], seen["prediction"], "prediction", path)
     return in_order({*seen["truth"], *seen["prediction"]}), False
+
+
+def parts_of(path: Path, names: Names, named: Columns) -> Iterator[tuple[Names, Values]]:
+    """Yield the datasets and classifiers that columns of a file name, and which rows are theirs."""
+    columns = {own: theirs for own, theirs in named if own in NAMES}
+    if not columns:
+        yield names, ()
+        return
+    frame = read_frame(path, [*columns.values()])
+    for own, theirs in named:
+        if own not in NAMES:
+            continue
+        if theirs not in frame.columns:
+            remedy = nearest(theirs, frame.columns)
+            raise UserError("there is no such column", file=path, key=theirs, remedy=remedy)
+        if getattr(names, own) is not None or [each for _, each in named].count(theirs) > 1:
+            what = f"is read as {own}, and as something else, or {own} is given otherwise"
+            raise UserError(what, file=path, key=theirs, remedy="say it once")
+        if frame[theirs].has_nulls():
+            raise UserError("has missing values", file=path, key=theirs)
+    table = pl.DataFrame(
+        [frame[theirs].cast(pl.String).alias(own) for own, theirs in columns.items()]
+    )
+    for row in table.unique(maintain_order=True).iter_rows(named=True):
+        yield replace(names, **row), tuple(row.items())
+
+
+def _part(path: Path, named: Columns, values: Values) -> pl.DataFrame:
+    """Read a file, without the rows and the columns of other datasets and classifiers."""
+    given = dict(named)
+    of = {own: given[own] for own, _ in values if own in NAMES}
+    labels = [given.get(name, name) for name in _LABELS]
+    frame = read_frame(path, [*labels, *of.values()])
+    for own, value in values:
+        if own in NAMES:
+            frame = frame.filter(frame[of[own]].cast(pl.String) == value)
+    return frame[[name for name in frame.columns if name not in of.values()]]
 
 
 @lru_cache(maxsize=1)
 def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     """Read and check a file; the last one read is cached."""
     given = dict(named)
-    frame = read_frame(path, [given.get(name, name) for name in _LABELS])
-    found = frame
+    found = frame = _part(path, named, values)
     names = _names(frame, given, path) if named else {}
     if named:
-        frame = frame.select(pl.col(name).alias(own) for name, own in names.items())
+        # not pl.col(name), which would take a name such as * for a pattern
+        frame = pl.DataFrame([frame[name].alias(own) for name, own in names.items()])
     frame = with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         require_no_flag(frame, given.get("correct", "correct"), path)
@@ -370,7 +415,8 @@ def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[st
         raise UserError("there is no such column", file=path, key=theirs, remedy=remedy)
 
     form = named.get("confidence")
-    names = {theirs: own for own, theirs in named.items() if own != "confidence"}
+    others = ("confidence", *NAMES)
+    names = {theirs: own for own, theirs in named.items() if own not in others}
     for theirs in names:
         if theirs not in frame.columns:
             lacks(theirs)

@@ -13,7 +13,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.mapping import Pattern
-from tests.orchestrator.conftest import command, write
+from tests.orchestrator.conftest import command, inside, write
 from tests.orchestrator.importing.test_as_it_comes import EXPECTED, NAMES, SCORES, Y, table
 
 HYDRA = """
@@ -253,3 +253,64 @@ def test_a_link_to_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
         [*Pattern("{classifier}-{run}.csv").files([tmp_path], [".csv"])]
     (tmp_path / "cnn-1.csv").rename(tmp_path / "other.csv")
     assert len([*Pattern("{classifier}-{run}.csv").files([tmp_path], [".csv"])]) == 1
+
+
+def of_models(folder: Path) -> pl.DataFrame:
+    """Write a file for each model, and return all rows below one another."""
+    frames = []
+    for number, model in enumerate(("cnn", "vit")):
+        seeds = [table((run + number) % 3).with_columns(seed=pl.lit(run)) for run in range(3)]
+        one = pl.concat(each.with_columns(image=pl.int_range(pl.len())) for each in seeds)
+        one.write_csv(folder / f"{model}.csv")
+        frames.append(one.with_columns(model=pl.lit(model), source=pl.lit("bugs")))
+    return pl.concat(frames)
+
+
+OF_MODELS = "truth=true,prediction=pred,run=seed,row_id=image"
+
+
+@pytest.mark.parametrize(
+    ("given", "dataset"),
+    [
+        (["--classifier", "cnn=cnn.csv", "--classifier", "vit=vit.csv"], "imported"),
+        (["--classifier", "cnn=cnn.csv", "--classifier", "vit=vit.csv", "--dataset", "d"], "d"),
+        (["cnn.csv", "vit.csv", "--name", "{classifier}.csv"], "imported"),
+        (["cnn.csv", "vit.csv", "--name", "{classifier}.csv", "--dataset", "d"], "d"),
+        (["long.csv", "--columns", "classifier=model"], "long"),
+        (["long.csv", "--columns", "classifier=model", "--dataset", "d"], "d"),
+        (["long.csv", "--columns", "classifier=model,dataset=source"], "bugs"),
+    ],
+)
+def test_tables_of_several_classifiers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], dataset: str
+) -> None:
+    confidence = "" if dataset == "d" else ",confidence=p_{class}"
+    of_models(tmp_path).write_csv(tmp_path / "long.csv")
+    monkeypatch.chdir(tmp_path)
+    code, told = inside("import", *given, "--columns", OF_MODELS + confidence, "--out", "out")
+    assert code == 0, told
+    assert "Imported 6 runs" in told
+    runs = Sweep("out").analyze()["runs"].sort("classifier", "run_index")
+    assert runs["accuracy"].to_list() == [*EXPECTED, *np.roll(EXPECTED, -1).tolist()]
+    assert runs["classifier"].to_list() == ["cnn"] * 3 + ["vit"] * 3
+    assert runs["dataset"].unique().to_list() == [dataset]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["long.csv", "--columns", "classifier=modell"], "there is no such column"),
+        (["long.csv", "--columns", "classifier=model,dataset=model"], "say it once"),
+        (["long.csv", "--columns", "classifier=model", "--classifier", "cnn"], "say it once"),
+        (["long.csv"], f"read it: --columns {OF_MODELS},classifier=model if it names classifiers"),
+    ],
+)
+def test_columns_that_cannot_name_classifiers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], said: str
+) -> None:
+    of_models(tmp_path).write_csv(tmp_path / "long.csv")
+    monkeypatch.chdir(tmp_path)
+    code, told = inside("import", *given, "--columns", OF_MODELS, "--out", "out")
+    assert code == 2, told
+    assert said in " ".join(told.split()), told
+    assert not Path("out").exists()

@@ -10,6 +10,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing import tables
+from manyseed.orchestrator.importing.predictions import Names
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import inside
@@ -176,3 +178,56 @@ def test_attributes_that_change_within_a_run_are_refused(tmp_path: Path) -> None
     frame.drop("seed").write_csv(tmp_path / "long.csv")
     with pytest.raises(UserError, match="hparams: has several values in repeat 0, run 0"):
         Sweep.import_predictions([tmp_path / "long.csv"], tmp_path / "sweep", columns=GIVEN)
+
+
+NAMES = (
+    *("file", "count", "len", "ids", "value", "values", "index", "row", "source", "_x", "run 0"),
+    *("line", "place", "position", "*", "^.*$", "^seed$", "class_names", "literal"),
+)
+"""Names that a query might give its own columns, or take for a pattern."""
+
+
+def accuracies(files: list[Path], columns: dict[str, str]) -> list[float]:
+    held = tables.openml(files, Names(), tuple(columns.items()))
+    predicted = held.read(np.arange(held.n_runs)).label
+    assert predicted is not None
+    return [float(np.mean(run == held.y_true[0])) for run in predicted[:, 0]]
+
+
+@pytest.mark.filterwarnings("ignore:.*not read")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_column_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """Unread, or read as what it is, in a file for each seed and in one for all."""
+    frame = long_table().select("seed", "true", "pred")
+    parts = frame.partition_by("seed", include_key=False)
+    expected = [float((part["true"] == part["pred"]).mean()) for part in parts]
+    parts = [part.with_columns(pl.Series(name, [f"x{n}" for n in range(N)])) for part in parts]
+    files = [tmp_path / f"seed{number}.csv" for number in range(len(parts))]
+    for file, part in zip(files, parts, strict=True):
+        part.write_csv(file)
+    assert accuracies(files, GIVEN) == expected
+    long, options = tmp_path / "long.csv", {**GIVEN, "run": "seed"}
+    frame.with_columns(pl.Series(name, [f"x{n % 5}" for n in range(len(frame))])).write_csv(long)
+    assert accuracies([long], options) == expected
+    for own, theirs in (*options.items(), ("row_id", "id")):
+        long_table().rename({theirs: name}).write_csv(long)
+        assert accuracies([long], {**options, "row_id": "id", own: name}) == expected
+    # and where it does tell rows apart, the message says so
+    for number, (file, part) in enumerate(zip(files, parts, strict=True)):
+        part.sample(fraction=1, shuffle=True, seed=number).sort("true").write_csv(file)
+    with pytest.raises(UserError, match=r"is not read.*another order") as error:
+        accuracies(files, GIVEN)
+    assert error.value.key == name
+
+
+def test_an_error_of_our_own_is_not_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        pl.DataFrame({"a": [1]}).select("a", "a")
+
+    monkeypatch.setattr(tables, "require_told_apart", fails)
+    long_table().write_csv(tmp_path / "long.csv")
+    with pytest.raises(pl.exceptions.DuplicateError):
+        Sweep.import_predictions([tmp_path / "long.csv"], tmp_path / "sweep", columns=GIVEN)
+    assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]

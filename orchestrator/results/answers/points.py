@@ -58,7 +58,8 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     with results.damage_named(POINTS):
         rows = results.scan(POINTS)
         rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
-        found = answer(rows, with_files(by_point(rows), results), limit)
+        labels = with_files(by_point(rows).lazy(), results).collect()
+        found = answer(rows, labels, limit)
         cells = rows.select("cell").unique()
         pairs = results.scan("pairs").join(cells, on="cell", how="semi").collect()
     return [*found, *(flips(pairs) if "churn" in pairs.columns else ())]

@@ -34,9 +34,10 @@ class UnknownOption(Refused):
     """A profile has an unknown key; `allowed` lists the known ones."""
 
 
-USUAL = "account partition qos cpus-per-task mem time gres gpus constraint".split()
+USUAL = ("account", "partition", "qos", "cpus-per-task", "mem", "time", "gres", "gpus")
 OPTIONS = (
     *USUAL,
+    "constraint",
     *("begin", "cores-per-socket", "exclude", "gpu-bind", "gpus-per-node", "gpus-per-task", "hint"),
     *("licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "nice", "nodelist"),
     *("ntasks-per-core", "priority", "reservation", "threads-per-core", "tmp", "wckey"),

@@ -173,7 +173,7 @@ def test_what_is_wrong_with_a_profile_is_told_with_file_key_and_remedy(login: Pa
         'time = "60"\npartitoin = "x"': r'partitoin = "x": unknown key\n  did you mean "partition"'
         r"(?s:.*)go into the table extra",
         'time = "60"\nfoo = 1': r"foo = 1: unknown key\n  valid: account, partition, qos, "
-        r"cpus-per-task, mem, time, gres, gpus, constraint, setup, modules, ",
+        r"cpus-per-task, mem, time, gres, gpus, setup, modules, ",
         'time = "60"\ncores = 2': r'cores = 2: unknown key; did you mean "cpus-per-task"\?',
         'time = "60"\n[cpu]\nncpus = 2': r'cpu.ncpus = 2: unknown key; .*"cpus-per-task"\?',
         'walltime = "60"': r'walltime = "60": unknown key; did you mean "time"\?',

@@ -516,9 +516,8 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """
     known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
     wrong = known.filter(pl.col("wrong") >= NEARLY)
-    if wrong.is_empty():
-        return
-    of, short, evidence = dict(labels.select("dataset", "classifier").iter_rows()), [], []
+    of = dict(labels.select("dataset", "classifier").iter_rows())
+    short, evidence = list[str](), list[str]()
     for dataset in wrong["dataset"].unique(maintain_order=True):
         n, every = (frame.filter(dataset=dataset).height for frame in (wrong, known))
         short.append(f"{f'{n:,}' if short else counted(n, 'point')} of {dataset} ({of[dataset]})")
@@ -529,13 +528,14 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         text = f"{are} nearly every run of {of[dataset]}: {{}}.".format
         headline = first_ones([place(row) for row in wrong.iter_rows(named=True)], text)
     found = wrong.group_by("dataset", maintain_order=True).head(limit)
-    yield Answer(
-        headline,
-        details=_listed(found, "wrong"),
-        rows=found.to_dicts(),
-        evidence=" ".join(evidence),
-        figures=("points",),
-    )
+    if short:
+        yield Answer(
+            headline,
+            details=_listed(found, "wrong"),
+            rows=found.to_dicts(),
+            evidence=" ".join(evidence),
+            figures=("points",),
+        )
 
 
 def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:

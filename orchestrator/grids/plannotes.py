@@ -286,7 +286,8 @@ class Notes:
     def _counted_rows(self) -> list[str]:
         return [
             f"{dataset}: a train_fraction above 1 is a number of rows: "
-            f"{some([*map(str, n)], _SHOWN)} of {n_train:,}; for {next(iter(n))} % write {next(iter(n)) / 100:g}"
+            f"{some([*map(str, n)], _SHOWN)} of {n_train:,}; "
+            f"for {next(iter(n))} % write {next(iter(n)) / 100:g}"
             for (dataset, n_train), n in self._rows.items()
         ]
 

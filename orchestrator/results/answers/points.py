@@ -41,6 +41,7 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     A point flips between two runs of a cell on one test set if they predict different classes.
     A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
     such points are named if there are more than classifiers that err independently have in common.
+    Of a single classifier, such points are only counted and named.
     Rows of all points: manyseed query DIR -t points.
 
     Parameters

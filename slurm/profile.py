@@ -34,16 +34,24 @@ class UnknownOption(Refused):
     """A profile has an unknown key; `allowed` lists the known ones."""
 
 
-# fmt: off
-OPTIONS = frozenset({
-    "account", "begin", "constraint", "cores-per-socket", "cpus-per-task",
-    "exclude", "gpu-bind", "gpus", "gpus-per-node", "gpus-per-task", "gres", "hint", "licenses",
-    "mail-type", "mail-user", "mem", "mem-per-cpu", "mem-per-gpu", "nice", "nodelist",
-    "ntasks-per-core", "partition", "priority", "qos", "reservation", "threads-per-core", "time",
-    "tmp", "wckey",
-})
-# fmt: on
+USUAL = ("account", "partition", "qos", "cpus-per-task", "mem", "time", "gres", "gpus")
+OPTIONS = (
+    *USUAL,
+    "constraint",
+    *("begin", "cores-per-socket", "exclude", "gpu-bind", "gpus-per-node", "gpus-per-task", "hint"),
+    *("licenses", "mail-type", "mail-user", "mem-per-cpu", "mem-per-gpu", "nice", "nodelist"),
+    *("ntasks-per-core", "priority", "reservation", "threads-per-core", "tmp", "wckey"),
+)
 """sbatch options that a profile sets under their own names; others go into ``extra``."""
+
+_MEANT = {
+    **dict.fromkeys(("cores", "cpus", "ncpus", "nproc", "threads"), "cpus-per-task"),
+    **dict.fromkeys(("memory", "ram"), "mem"),
+    **dict.fromkeys(("walltime", "timelimit", "time-limit"), "time"),
+    "queue": "partition",
+    "project": "account",
+}
+"""Names that other schedulers and people use, and the keys that are meant."""
 
 _RESERVED = {
     "array": "manyseed submits tasks as arrays",
@@ -77,7 +85,7 @@ COMMAND_KEYS: Mapping[str, type] = {
 }
 """Keys above the tables with ``scheduler = "command"``; ``submit`` may stand in the tables, too."""
 
-_COMMAND_OPTIONS = frozenset({"cpus-per-task", "gpus", "mem", "time"})
+_COMMAND_OPTIONS = ("cpus-per-task", "mem", "time", "gpus")
 _NOT_OF_COMMANDS = ("whole-node", "extra")
 _PLACE = re.compile(r"(?<!\$)\{([a-z]+)\}")
 _PLACES = {
@@ -228,7 +236,8 @@ def read_profile(path: Path) -> Profile:
     kind = common.pop("scheduler", "slurm")
     if kind not in ("slurm", COMMAND):
         raise Refused("scheduler", kind, allowed=("slurm", COMMAND))
-    keys, more = [*OPTIONS, *KEYS], ["scheduler", *_COMMON_KEYS, *_CLASSES]
+    keys = [*dict.fromkeys((*USUAL, *KEYS, *OPTIONS))]
+    more = ["scheduler", *_COMMON_KEYS, *_CLASSES]
     if kind == COMMAND:
         keys = [*_COMMAND_OPTIONS, "submit", *(key for key in KEYS if key not in _NOT_OF_COMMANDS)]
         more = ["scheduler", *COMMAND_KEYS, *_CLASSES]
@@ -386,7 +395,7 @@ def check_memory(text: str) -> None:
 
 def _resources(name: str, table: Mapping[str, Any]) -> Resources:
     where = f"{name}."
-    options = {key: _option(where, key, table[key]) for key in sorted(OPTIONS & table.keys())}
+    options = {key: _option(where, key, table[key]) for key in sorted({*OPTIONS} & table.keys())}
     if "time" not in options:
         reason = 'is missing: the walltime of a task, such as "4:00:00"'
         raise Refused(f"{where}time", None, reason)
@@ -439,6 +448,9 @@ def _check_keys(prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> 
             raise Refused(f"{prefix}{key}", table[key], reason)
         if key not in valid and key in ("submit", *COMMAND_KEYS):
             reason = f'needs scheduler = "{COMMAND}", and stands above the tables'
+            raise Refused(f"{prefix}{key}", table[key], reason)
+        if key not in valid and (meant := _MEANT.get(key.lower().replace("_", "-"))) in valid:
+            reason = f'unknown key; did you mean "{meant}"?'
             raise Refused(f"{prefix}{key}", table[key], reason)
         if key not in valid:
             raise UnknownOption(f"{prefix}{key}", table[key], allowed=valid)

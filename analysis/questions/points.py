@@ -27,7 +27,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.questions.question import Answer, first_ones
+from manyseed.analysis.questions.quantiles import poisson_above, runs_needed
+from manyseed.analysis.questions.question import Answer, first_ones, shortest
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT
 from manyseed.analysis.tables.schema import records
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:  # they import Numba and dask, and answers need neither
 
 MOST = 2_000_000  # rows of a table by cell; of more, cells are taken together
 PART = 1024  # runs that one task adds up, whatever memory is allowed, so that sums stay the same
-Z = 1.959963984540054  # of 95 %, two-sided
 
 NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
 OFTEN = 1 / 3  # share of pairs of runs
@@ -294,21 +294,6 @@ def two_most(classes: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     return kinds[start].astype(np.int64), runs[start], second
 
 
-def runs_needed(
-    first: NDArray[np.int64], second: NDArray[np.int64], runs: NDArray[Any]
-) -> NDArray[np.float64]:
-    """Return how many runs tell the majority from the class that is second, at 95 %.
-
-    `first` and `second`: of `runs` runs, how many predict these two. NaN where it is a tie, and for
-    a single run. The majority is known if there are as many runs.
-    """
-    apart = (first - second) / (first + second)  # 2 r - 1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        root = (Z + np.sqrt(Z**2 + 4 * apart)) / (2 * apart)
-        needed = np.ceil(np.ceil(root**2) * runs / (first + second))
-    return np.where((apart > 0) & (runs > 1), needed, np.nan)
-
-
 def related(table: pl.DataFrame, cells: pl.DataFrame, axes: Sequence[str]) -> pl.DataFrame:
     """Add what compares a cell's points with those of others.
 
@@ -405,7 +390,8 @@ def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> l
 
     `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
     """
-    return [*_flipping(labels, limit), *_sources(points), *wrong_labels(labels, limit)]
+    wrong = *wrong_labels(labels, limit), *often_wrong(labels, limit)
+    return [*_flipping(labels, limit), *_sources(points), *wrong]
 
 
 def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
@@ -486,8 +472,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """
     ranked = suspects(labels)
     datasets = ranked["dataset"].unique(maintain_order=True).to_list()
-    short: list[str] = []
-    rows, evidence = [], []
+    short, rows, evidence = list[str](), list[pl.DataFrame](), list[str]()
     for dataset in datasets:
         own = ranked.filter(dataset=dataset)
         wrong = own.filter(pl.col("wrong_least") >= NEARLY)
@@ -507,10 +492,12 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         )
     if not short:
         return
+    found = pl.concat(rows)
     headline = f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled."
     if len(short) > 1:
         headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
-    found = pl.concat(rows)
+    elif found.height == 1:
+        headline = shortest([f"{headline[:-1]}: {place(found.row(0, named=True))}.", headline])
     yield Answer(
         headline,
         details=_listed(found, "wrong"),
@@ -521,11 +508,42 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     )
 
 
-def suspects(labels: pl.DataFrame) -> pl.DataFrame:
+def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
+    """Name the points that nearly every run gets wrong where there is a single classifier.
+
+    That is a count of what was seen: without another classifier, nothing tells whether labels are
+    wrong. A point with one run does not count.
+    """
+    known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
+    wrong = known.filter(pl.col("wrong") >= NEARLY)
+    of = dict(labels.select("dataset", "classifier").iter_rows())
+    short, evidence = list[str](), list[str]()
+    for dataset in wrong["dataset"].unique(maintain_order=True):
+        n, every = (frame.filter(dataset=dataset).height for frame in (wrong, known))
+        short.append(f"{f'{n:,}' if short else counted(n, 'point')} of {dataset} ({of[dataset]})")
+        are = f"{n:,} of {every:,} points of {dataset} {'is' if n == 1 else 'are'} wrong in"
+        evidence.append(f"{are} at least {NEARLY:.0%} of the runs of {of[dataset]}.")
+    headline = first_ones(short, "Wrong in nearly every run: {}.".format)
+    if len(short) == 1:
+        text = f"{are} nearly every run of {of[dataset]}: {{}}.".format
+        headline = first_ones([place(row) for row in wrong.iter_rows(named=True)], text)
+    found = wrong.group_by("dataset", maintain_order=True).head(limit)
+    if short:
+        yield Answer(
+            headline,
+            details=_listed(found, "wrong"),
+            rows=found.to_dicts(),
+            evidence=" ".join(evidence),
+            figures=("points",),
+        )
+
+
+def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
     """Return the points that several classifiers predicted, the likeliest wrong label first.
 
-    Ordered by the share of wrong runs of the classifier that is right most often, then by the mean
-    share, then by the mean rank of the true class's margin, the lowest first.
+    Or those of datasets that a single one did. Ordered by the share of wrong runs of the classifier
+    that is right most often, then by the mean share, then by the mean rank of the true class's
+    margin, the lowest first.
     """
     rank = pl.col("margin").rank().over("dataset", "classifier")
     return (
@@ -540,8 +558,8 @@ def suspects(labels: pl.DataFrame) -> pl.DataFrame:
             pl.col("wrong").min().alias("wrong_least"),
             pl.col("_rank").mean(),
         )
-        .filter(pl.col("classifiers") > 1)
         .filter(pl.col("classifiers") == pl.col("classifiers").max().over("dataset"))
+        .filter((pl.col("classifiers") > 1) == several)
         .sort(
             ["dataset", "wrong_least", "wrong", "_rank", "index"],
             descending=[False, True, True, False, False],
@@ -549,16 +567,6 @@ def suspects(labels: pl.DataFrame) -> pl.DataFrame:
         )
         .drop("_rank")
     )
-
-
-def poisson_above(found: int, expected: float) -> float:
-    """Return the probability of so many or more, if so many are expected on average."""
-    if expected <= 0:
-        return 0.0 if found else 1.0
-    below = sum(
-        math.exp(k * math.log(expected) - expected - math.lgamma(k + 1)) for k in range(found)
-    )
-    return max(1 - below, 0.0)
 
 
 def place(row: Mapping[str, Any]) -> str:

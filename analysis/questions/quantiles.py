@@ -25,6 +25,8 @@ _COMPILED = ("_ufuncs_cxx", "_ellip_harm_2", "_special_ufuncs", "_gufuncs", "_uf
 
 _LOADING = Lock()
 
+_Z = 1.959963984540054  # of 95 %, two-sided
+
 
 def t_below(freedom: Any, value: Any) -> Any:
     """Return the probability that Student's t is below a value."""
@@ -34,6 +36,31 @@ def t_below(freedom: Any, value: Any) -> Any:
 def t_quantile(freedom: Any, probability: Any) -> Any:
     """Return a quantile of Student's t."""
     return _functions().stdtrit(freedom, probability)
+
+
+def poisson_above(found: int, expected: float) -> float:
+    """Return the probability of so many or more, if so many are expected on average."""
+    if expected <= 0:
+        return 0.0 if found else 1.0
+    below = sum(
+        math.exp(k * math.log(expected) - expected - math.lgamma(k + 1)) for k in range(found)
+    )
+    return max(1 - below, 0.0)
+
+
+def runs_needed(
+    first: NDArray[np.int64], second: NDArray[np.int64], runs: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return how many runs tell the majority from the class that is second, at 95 %.
+
+    `first` and `second`: of `runs` runs, how many predict these two. NaN where it is a tie, and for
+    a single run. The majority is known if there are as many runs.
+    """
+    apart = (first - second) / (first + second)  # 2 r - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = (_Z + np.sqrt(_Z**2 + 4 * apart)) / (2 * apart)
+        needed = np.ceil(np.ceil(root**2) * runs / (first + second))
+    return np.where((apart > 0) & (runs > 1), needed, np.nan)
 
 
 def chi2_quantile(freedom: Any, probability: Any) -> Any:

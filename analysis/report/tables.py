@@ -13,7 +13,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import below
 from manyseed.analysis.figures.labels import NOTHING, described
-from manyseed.analysis.questions.points import LISTED, place, wrong_labels
+from manyseed.analysis.questions.points import LISTED, often_wrong, place, wrong_labels
 from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
@@ -121,7 +121,8 @@ def of_points(labels: pl.DataFrame | None, verdicts: Sequence[Answer] = ()) -> l
     if labels is None:
         return []
     key = ["dataset", "index", "truth", "majority"]
-    wrong = [{**row, "why": "always wrong"} for one in wrong_labels(labels) for row in one.rows]
+    found = (*wrong_labels(labels), *often_wrong(labels))
+    wrong = [{**row, "why": "always wrong"} for one in found for row in one.rows]
     flipping = (
         labels.filter(pl.col("flips") > 0)
         .sort(["flips", *key], descending=[True, *[False] * len(key)])

@@ -53,6 +53,10 @@ PLAIN: Mapping[str, str] = {
         "Of points: how much each source flips by itself, and what else may look or do the same: "
         "a verdict that is only just told hangs on few points, whichever they are."
     ),
+    r"points of \{\} \{\} wrong in|nearly every run of \{\}|Wrong in nearly every run: |"
+    r"at least \{\} of the runs of \{\}": (
+        "How many points a single classifier gets wrong in nearly every run, and which: a count."
+    ),
     r"one run {}, all {} averaged|are at a bound|is not comparable between|has deep ensembles with|"
     r"How many independent runs make|one standard deviation better and": (
         "`dee`: means of what was measured, and what ranges are over."

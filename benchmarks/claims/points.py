@@ -17,7 +17,8 @@ from manyseed.analysis.questions.comparison import (
     hanging,
     hangs,
 )
-from manyseed.analysis.questions.points import answer, by_point, runs_needed, wrong_labels
+from manyseed.analysis.questions.points import answer, by_point, wrong_labels
+from manyseed.analysis.questions.quantiles import runs_needed
 from manyseed.orchestrator.importing.classes import apart
 
 Right = list[tuple[NDArray[np.int64], NDArray[np.bool_]]]
@@ -210,8 +211,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "21 of 1,000 points of D are wrong in nearly every run of every classifier",
         "answers, points",
-        r"wrong in (nearly every run|at least {} of the runs)|as nearly all runs err|"
-        r"need no wrong label",
+        r"wrong in (nearly every run of every|at least {} of the runs of each)|"
+        r"as nearly all runs err|need no wrong label",
         0.05,
         "sweeps",
         partial(_labels, 0, alike=False),

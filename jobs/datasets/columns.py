@@ -114,6 +114,8 @@ def told_by(
     few = max(_FEW, 2 * (int(y.max()) + 1))
     is_label = column.kind == "categorical"
     is_whole = is_label or bool(np.equal(known, np.round(known)).all())
+    if is_label and _are_many(groups := np.unique(known, return_counts=True)[1]):
+        column = replace(column, rows=(groups.size, int(groups.min()), int(groups.max())))
     if column.looks != "id" and (
         known.size < max(_ENOUGH, y.size / 2)
         or (not is_whole and np.unique(known[:_FIRST]).size > few)
@@ -135,6 +137,11 @@ def told_by(
     if tells == "group" and not is_label and (not is_whole or _are_sorted(of_value, counts)):
         return replace(column, rows=rows) if column.looks == "id" else column
     return replace(column, tells=tells, rows=rows)
+
+
+def _are_many(rows: NDArray[np.int64]) -> bool:
+    """Return whether a label's rows, of each label, are as many as those of a farm or a patient."""
+    return rows.size >= _FEWEST and rows.min() >= 2 and rows.max() <= _FEWEST
 
 
 def _classes_of_values(

@@ -57,8 +57,8 @@ class ColumnInfo:
         Whether all rows that share a value have one class, beyond chance: with few values, as a
         form of the target has; or with many, as rows of one patient have.
     rows : (int, int, int)
-        Of such a column, and of names or numbers of rows: different values, and the fewest and
-        most rows that share one; else zeros.
+        Of such a column, of names or numbers of rows, and of 20 labels or more that are in 2 to 20
+        rows each: different values, and the fewest and most rows that share one; else zeros.
     """
 
     name: str

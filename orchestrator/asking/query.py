@@ -38,8 +38,10 @@ ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
 
 
 def rows_of(tables: Results, table: str) -> pl.LazyFrame:
-    """Return a table lazily, with the addresses of its runs."""
+    """Return a table lazily, with the addresses of its runs, or the files of its points."""
     frame = tables.scan(table)
+    if table == POINTS:
+        return with_files(frame, tables)
     names = frame.collect_schema().names()
     return frame.with_columns(
         pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name)
@@ -169,8 +171,6 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
                     for name, part in zip(chosen, parts, strict=True)
                 ]
             result = pl.concat(parts, how="diagonal_relaxed")
-    if question.table == POINTS and not question.columns and len(sweeps) == 1:
-        result = with_files(result, *sweeps.values())
     if question.sort:
         name = question.sort.removeprefix("-")
         require_column(name, result.columns, "--sort")
@@ -244,23 +244,33 @@ def how(paths: SweepPaths | None, table: str) -> str:
 FILE = "file"
 
 
-def with_files(points: pl.DataFrame, tables: Results) -> pl.DataFrame:
+def with_files(points: pl.LazyFrame, tables: Results) -> pl.LazyFrame:
     """Return rows with the columns dataset and index with the file of each point, where known."""
     from manyseed.jobs import datasets  # other tables do not need it
 
-    if tables.plan is None or not {"dataset", "index"} <= {*points.columns}:
+    names = points.collect_schema().names()
+    if tables.plan is None or not {"dataset", "index"} <= {*names}:
         return points
     plan = Plan.read(tables.plan)
     cells = plan.all_cells.unique("dataset", keep="first").select("dataset", "cell")
-    files = {name: datasets.files_of(plan.cell(cell).dataset) for name, cell in cells.iter_rows()}
-    if not any(files.values()):
-        return points
-    found = [
-        files[name][index] if index < len(files.get(name, ())) else None
-        for name, index in points.select(pl.col("dataset").cast(pl.String), "index").iter_rows()
+    known = [
+        pl.LazyFrame({FILE: files}).with_row_index("index").with_columns(_of=pl.lit(name))
+        for name, cell in cells.iter_rows()
+        if (files := datasets.files_of(plan.cell(cell).dataset))
     ]
-    column = pl.Series(FILE, found, dtype=pl.String)
-    return points.insert_column(points.columns.index("index") + 1, column)
+    if not known:
+        return points
+    names.insert(names.index("index") + 1, FILE)
+    return (
+        points.with_columns(_of=pl.col("dataset").cast(pl.String))
+        .join(
+            pl.concat(known).cast({"index": pl.Int64}),
+            on=["_of", "index"],
+            how="left",
+            maintain_order="left",
+        )
+        .select(names)
+    )
 
 
 def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:

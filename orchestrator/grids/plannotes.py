@@ -161,6 +161,7 @@ class Notes:
         self._same: dict[tuple[str, str], tuple[str, str]] = {}
         self._mirrored: dict[str, str] = {}
         self._steps: dict[tuple[str, str], tuple[int, int, int]] = {}
+        self._rows: dict[tuple[str, int], dict[int, None]] = {}  # by dataset and rows there are
         self._others: list[str] = []
         self._expected: set[str] = set()  # of others, those that tell what is always so
 
@@ -171,6 +172,7 @@ class Notes:
                 self._add(axis, value, fit.names, found)
                 if axis == "train_fraction":
                     self._few_steps(fit, found.cell)
+                    self._like_percent(fit, found.cell)
 
     def _add(self, axis: str, value: Any, names: Mapping[str, str], found: ResolvedCell) -> None:
         cell = found.cell
@@ -192,6 +194,12 @@ class Notes:
         if steps[0] < _FEW_STEPS:
             key = (fit.names["classifier"], fit.names["dataset"])
             self._steps[key] = min(steps, self._steps.get(key, steps))
+
+    def _like_percent(self, fit: Fit, cell: Cell) -> None:
+        """Note a number of training rows that may be meant as a percentage."""
+        n, n_train = cell.train_fraction, fit.pair.dataset.n_train
+        if isinstance(n, int) and n <= min(100, n_train - 1):
+            self._rows.setdefault((fit.names["dataset"], n_train), {})[n] = None
 
     def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:
         """Note that a dataset and classifier have the same fits as others with other names."""
@@ -272,7 +280,16 @@ class Notes:
 
     def unexpected(self) -> tuple[str, ...]:
         """Return the notes on what a user may want to change; other notes only tell how it is."""
-        return tuple(line for line in self.lines() if line not in self._expected)
+        expected = {*self._expected, *self._counted_rows()}
+        return tuple(line for line in self.lines() if line not in expected)
+
+    def _counted_rows(self) -> list[str]:
+        return [
+            f"{dataset}: a train_fraction above 1 is a number of rows: "
+            f"{some([*map(str, n)], _SHOWN)} of {n_train:,}; "
+            f"for {next(iter(n))} % write {next(iter(n)) / 100:g}"
+            for (dataset, n_train), n in self._rows.items()
+        ]
 
     def lines(self) -> tuple[str, ...]:
         """Return all notes, as sentences without a full stop."""
@@ -308,7 +325,7 @@ class Notes:
                 f"{CROP_FLIP} mirrors half of the images: on {some(written, _SHOWN)} that makes "
                 "other characters, with the class of the first"
             )
-        return (*lines, *self._others)
+        return (*lines, *self._counted_rows(), *self._others)
 
 
 def _merged(hparams: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

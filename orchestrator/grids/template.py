@@ -404,6 +404,9 @@ def _lines(
             if column.tells == "group" and column.name:
                 instead = ", then not in ignore" if column.name in ignored else ""
                 yield f"# {_line(GROUP, column.name, f'keeps its rows together{instead}')}"
+            elif column.rows[0] and column.looks != "id" and not column.tells and column.name:
+                together = f"if rows of one {column.name} belong together"
+                yield f"# {_line(GROUP, column.name, together)}"
     if info.n_test_sets != 1:
         yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
     for network, epochs in first.epochs.items():

@@ -208,7 +208,9 @@ def report(
             tell(text)
     is_current = record.runs.get("finished") == counts.finished
     amounts = caveats.amounts(record) if is_current else None
-    points = with_files(by_point(results.scan(POINTS)), results) if POINTS in results else None
+    points = None
+    if POINTS in results:
+        points = with_files(by_point(results.scan(POINTS)).lazy(), results).collect()
     content = context(
         name,
         counts,

@@ -41,6 +41,7 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     A point flips between two runs of a cell on one test set if they predict different classes.
     A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
     such points are named if there are more than classifiers that err independently have in common.
+    Of a single classifier, such points are only counted and named.
     Rows of all points: manyseed query DIR -t points.
 
     Parameters
@@ -58,7 +59,8 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     with results.damage_named(POINTS):
         rows = results.scan(POINTS)
         rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
-        found = answer(rows, with_files(by_point(rows), results), limit)
+        labels = with_files(by_point(rows).lazy(), results).collect()
+        found = answer(rows, labels, limit)
         cells = rows.select("cell").unique()
         pairs = results.scan("pairs").join(cells, on="cell", how="semi").collect()
     return [*found, *(flips(pairs) if "churn" in pairs.columns else ())]

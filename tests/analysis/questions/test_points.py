@@ -19,6 +19,7 @@ from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import points
 from manyseed.analysis.questions.comparison import hanging, hangs
+from manyseed.analysis.questions.quantiles import poisson_above, runs_needed
 from manyseed.analysis.tables.schema import together
 from tests.analysis.samples import margins as true_margins
 from tests.analysis.samples import noisy, predictions, regular
@@ -156,14 +157,14 @@ def test_runs_needed_are_those_of_a_sign_test():
     second = np.tile(np.arange(200), 199)
     kept = first >= second
     first, second = first[kept], second[kept]
-    needed = points.runs_needed(first, second, first + second)
+    needed = runs_needed(first, second, first + second)
     known = needed <= first + second
-    assert points.runs_needed(np.array([1]), np.array([0]), np.array([1])) != 1
+    assert runs_needed(np.array([1]), np.array([0]), np.array([1])) != 1
     p = 2 * stats.binom.sf(first - 1, first + second, 0.5)
     assert (known == (p <= 0.05))[np.abs(p - 0.05) > 0.005].all()
-    assert points.runs_needed(np.array([9]), np.array([0]), np.array([9])) == 6
+    assert runs_needed(np.array([9]), np.array([0]), np.array([9])) == 6
     # a third class takes runs, but tells nothing of the two
-    assert points.runs_needed(np.array([9]), np.array([0]), np.array([18])) == 12
+    assert runs_needed(np.array([9]), np.array([0]), np.array([18])) == 12
 
 
 @settings(max_examples=50, deadline=None)
@@ -276,10 +277,73 @@ def test_a_single_classifier_names_no_wrong_label():
     assert list(points.wrong_labels(labels)) == []
 
 
+def always_wrong(at, n_runs=8, n=240, dataset="pics", classifier="cnn", files=True):
+    index = pl.Series(range(n))
+    labels = pl.DataFrame({"dataset": dataset, "classifier": classifier, "index": index})
+    return labels.with_columns(
+        pl.lit("a").alias("truth"),
+        pl.lit("b").alias("majority"),
+        pl.lit(n_runs, pl.UInt32).alias("n_runs"),
+        pl.when(index.is_in(at)).then(1.0).otherwise(0.2).cast(pl.Float32).alias("wrong"),
+        *(pl.lit(0.0).alias(name) for name in ("flips", "margin")),
+        *([pl.format("x/{}.png", "index").alias("file")] if files else []),
+    )
+
+
+def test_of_a_single_classifier_the_points_are_counted_and_named():
+    (told,) = points.often_wrong(always_wrong([3, 50, 70, 200, 230]), limit=2)
+    assert told.headline == (
+        "5 of 240 points of pics are wrong in nearly every run of cnn: "
+        "x/3.png, x/50.png, x/70.png, x/200.png, x/230.png."
+    )
+    assert told.evidence == (
+        "5 of 240 points of pics are wrong in at least 95% of the runs of cnn."
+    )
+    named = ("index", "file", "truth", "majority", "wrong")
+    assert [tuple(row[name] for name in named) for row in told.rows] == [
+        (3, "x/3.png", "a", "b", 1.0),
+        (50, "x/50.png", "a", "b", 1.0),
+    ]
+    assert "label" not in told.headline + told.text
+    (told,) = points.often_wrong(always_wrong(range(40), files=False))
+    assert told.headline.endswith("of cnn: row 0 and 39 more.")
+    assert len(told.headline.split()) <= 20
+    assert len(told.rows) == points.LISTED
+    (told,) = points.often_wrong(always_wrong([7], files=False))
+    assert told.headline == "1 of 240 points of pics is wrong in nearly every run of cnn: row 7."
+
+
+def test_of_a_single_classifier_nothing_is_counted_where_little_was_seen():
+    assert list(points.often_wrong(always_wrong([]))) == []
+    assert list(points.often_wrong(always_wrong([3], n_runs=1))) == []
+    both = pl.concat([always_wrong([3]), always_wrong([3], classifier="mlp")])
+    assert list(points.often_wrong(both)) == []
+
+
+def test_single_classifiers_of_several_datasets_are_one_answer():
+    labels = pl.concat([always_wrong([3, 4]), always_wrong([9], dataset="e", classifier="mlp")])
+    (told,) = points.often_wrong(labels)
+    assert told.headline == "Wrong in nearly every run: 1 point of e (mlp), 2 of pics (cnn)."
+    assert {(row["dataset"], row["index"]) for row in told.rows} == {
+        ("pics", 3),
+        ("pics", 4),
+        ("e", 9),
+    }
+
+
+def test_the_one_point_that_all_get_wrong_is_named():
+    labels = pl.concat([always_wrong([3], n=500, classifier=name) for name in ("cnn", "mlp")])
+    (told,) = points.wrong_labels(labels)
+    assert told.headline == (
+        "1 of 500 points of pics is wrong in nearly every run of every classifier: "
+        "hard, or wrongly labelled: x/3.png."
+    )
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 60), st.floats(0, 50))
 def test_poisson_tails_are_those_of_scipy(found, expected):
-    assert points.poisson_above(found, expected) == pytest.approx(
+    assert poisson_above(found, expected) == pytest.approx(
         stats.poisson.sf(found - 1, expected) if found else 1.0, abs=1e-9
     )
 

@@ -820,6 +820,28 @@ def test_rows_of_one_patient_are_asked_about(here: Path, name: str, is_text: boo
     assert not any("both sides" in each for each in notes)
 
 
+def test_labels_of_a_few_rows_each_may_name_groups(here: Path) -> None:
+    """Rows of one farm have several classes, so nothing tells that they belong together."""
+    rng = np.random.default_rng(0)
+    farm, outcome = np.repeat(np.arange(240), 3), np.tile(["ill", "well", "ill"], 240)
+    table = pl.DataFrame({"dose": rng.normal(size=720), "outcome": outcome})
+    columns = {
+        "farm": [f"F{each}" for each in farm],
+        "vet": [f"V{each}" for each in farm % 19],
+        "town": [f"T{each}" for each in farm % 30],
+    }
+    table.with_columns(pl.Series(n, v) for n, v in columns.items()).write_csv(here / "farms.csv")
+    code, said = inside("init", "farms.csv", "lr-sgd", "--target", "outcome")
+    assert code == 0
+    text = Path("sweep.toml").read_text()
+    (line,) = re.findall(r"(?m)^# group = .*$", text)
+    assert re.fullmatch(r'# group = "farm" +# if rows of one farm belong together', line)
+    assert "belong together" not in said
+    (here / "grouped.toml").write_text(text.replace(line, line.removeprefix("# ")))
+    notes = plan_change(here / "grouped.toml", here / "grouped").summary()["notes"]
+    assert any("240 groups of 3 rows are never split" in each for each in notes)
+
+
 def test_columns_that_tell_the_target_are_asked_about(here: Path) -> None:
     rng = np.random.default_rng(0)
     state = rng.integers(0, 3, 60)

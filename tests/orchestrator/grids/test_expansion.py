@@ -170,6 +170,21 @@ def test_few_steps_an_epoch_are_told_where_a_batch_makes_them():
     assert few == ["3 steps per epoch on sklearn:digits: 674 rows in batches of 256"]
 
 
+def test_a_number_of_rows_that_may_be_meant_as_a_percentage_is_told():
+    def found(*values):
+        grid = {"dataset": ["vehicle"], "classifier": ["lr-sgd", "xgb"]}
+        return expand(sweep({**grid, "train_fraction": list(values)}), HERE)
+
+    (info,) = found(50).datasets.values()
+    of = f"of {info.n_train:,}"
+    above = "vehicle: a train_fraction above 1 is a number of rows: "
+    assert f"{above}50 {of}; for 50 % write 0.5" in found(50).notes
+    assert f"{above}5, 50 {of}; for 5 % write 0.05" in found(5, 0.5, 50).notes
+    assert not any("above 1" in note for note in found(50).unexpected)
+    for values in ((0.5,), (1.0, 101)):
+        assert not any("above 1" in note for note in found(*values).notes)
+
+
 def test_a_tuned_cell_holds_the_search_and_not_what_it_will_find():
     grid = {
         "dataset": ["vehicle", "kc1"],

@@ -228,6 +228,14 @@ def test_points_of_a_folder_of_images_are_told_by_their_files(
     rows = sweep.query("points")
     assert rows["file"].to_list() == [names[index] for index in rows["index"]]
     assert "file" not in sweep.results["points"].columns
+    asked = sweep.query("points", columns=["index", "file"], where="file LIKE 'one/%'", sort="file")
+    assert asked["file"].to_list() == sorted(name for name in rows["file"] if "one/" in name)
+    assert asked.columns == ["index", "file"]
+    assert all(file == names[index] for index, file in asked.iter_rows())
+    code, said = inside("query", sweep.directory, "-t", "points", "--columns", "?")
+    assert code == 0
+    assert "File of the test point" in said
+    assert rows.columns[: rows.columns.index("file")][-1] == "index"
     code, said = inside("answers", sweep.directory, "points", "--why")
     assert code == 0
     told = [row for one in sweep.answers("points") for row in one.rows if "index" in row]
@@ -239,6 +247,8 @@ def test_points_of_a_folder_of_images_are_told_by_their_files(
     for kept in (tmp_path / "data").rglob("files.json"):
         kept.unlink()
     assert "file" not in sweep.query("points").columns
+    code, said = inside("query", sweep.directory, "-t", "points", "--columns", "index,file")
+    assert code == 2
     assert (
         f"pics, row {told[0]['index']}" in inside("answers", sweep.directory, "points", "--why")[1]
     )

@@ -172,6 +172,13 @@ def test_what_is_wrong_with_a_profile_is_told_with_file_key_and_remedy(login: Pa
     for text, told in {
         'time = "60"\npartitoin = "x"': r'partitoin = "x": unknown key\n  did you mean "partition"'
         r"(?s:.*)go into the table extra",
+        'time = "60"\nfoo = 1': r"foo = 1: unknown key\n  valid: account, partition, qos, "
+        r"cpus-per-task, mem, time, gres, gpus, setup, modules, ",
+        'time = "60"\ncores = 2': r'cores = 2: unknown key; did you mean "cpus-per-task"\?',
+        'time = "60"\n[cpu]\nncpus = 2': r'cpu.ncpus = 2: unknown key; .*"cpus-per-task"\?',
+        'walltime = "60"': r'walltime = "60": unknown key; did you mean "time"\?',
+        'time = "60"\nmemory = "4G"': r'memory = "4G": unknown key; did you mean "mem"\?',
+        'time = "60"\nqueue = "x"': r'queue = "x": unknown key; did you mean "partition"\?',
         'time = "0"': r'cpu.time = "0": must be a minute or more',
         "time = ": "not a TOML file",
     }.items():

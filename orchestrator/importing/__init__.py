@@ -219,10 +219,12 @@ def import_predictions(
                 said = tuple(of_paths.get(file, {}).items())
                 for of_part, where in parts_of(file, names, theirs):
                     by_names.setdefault(of_part, []).append((file, (*said, *where)))
-            entries = [
-                openml([file for file, _ in some], names, theirs, [values for _, values in some])
-                for names, some in by_names.items()
-            ]
+            entries, orders = [], dict[str | None, tuple[str, ...]]()
+            for names, some in by_names.items():
+                paths, values = [file for file, _ in some], [each for _, each in some]
+                known = orders.get(names.dataset, ())
+                entries.append(openml(paths, names, theirs, values, known))
+                orders.setdefault(names.dataset, entries[-1].class_names)
         else:
             _allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())

@@ -122,11 +122,15 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def openml(
-    paths: Sequence[Path], names: Names, columns: Columns = (), values: Sequence[Values] = ()
+    paths: Sequence[Path],
+    names: Names,
+    columns: Columns = (),
+    values: Sequence[Values] = (),
+    classes: Sequence[str] = (),
 ) -> Entries:
     """Open files with OpenML's columns, each with one run or, if it has a column run, several.
 
-    `values`: of each file.
+    `values`: of each file. `classes`: the order in which to return the classes, if these are they.
 
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
     it, and all of them form the test set. Only one file at a time is held in memory.
@@ -139,6 +143,7 @@ def openml(
     places: list[str] = []
     is_numbered = any(name == "run" for each in values for name, _ in each)
     class_names, has_confidences = _classes(paths, columns, values)
+    class_names = tuple(classes) if {*classes} == {*class_names} else class_names
     if columns:
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])

@@ -114,9 +114,10 @@ def told_by(
     few = max(_FEW, 2 * (int(y.max()) + 1))
     is_label = column.kind == "categorical"
     is_whole = is_label or bool(np.equal(known, np.round(known)).all())
-    if is_label and _are_many(groups := np.unique(known, return_counts=True)[1]):
+    is_name = column.looks == "id"
+    if is_label and not is_name and _are_many(groups := np.unique(known, return_counts=True)[1]):
         column = replace(column, rows=(groups.size, int(groups.min()), int(groups.max())))
-    if column.looks != "id" and (
+    if not is_name and (
         known.size < max(_ENOUGH, y.size / 2)
         or (not is_whole and np.unique(known[:_FIRST]).size > few)
         or _classes_of_values(known[:_FIRST], classes[:_FIRST]) is None

@@ -538,8 +538,7 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     ) in notes
     assert [note for note in notes if "ignore =" in note] == [
         "d: patient looks like a row number or name, but is taken as a feature; "
-        'if it is not a feature: ignore = ["patient"], if rows that share it belong together: '
-        'group = "patient"',
+        'if it is not a feature: ignore = ["patient"]',
         "d: admitted looks like dates, but is taken as a feature; "
         'if it is not a feature: ignore = ["admitted"]',
         "d: ward is constant or empty, but is taken as a feature; "

@@ -20,7 +20,7 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.archive import unpack
+from manyseed.orchestrator.importing.archive import exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
     ENTRIES,
@@ -52,7 +52,6 @@ from manyseed.orchestrator.importing.predictions import (
 )
 from manyseed.orchestrator.importing.tables import (
     OWN,
-    exported,
     is_exported,
     openml,
     parts_of,

@@ -1,7 +1,7 @@
-"""A zip that ``export`` wrote → a sweep directory.
+"""What ``export`` wrote: a zip, which becomes a sweep directory, or a table.
 
-It may come from anybody. Only names that ``export`` writes are unpacked, as plain files no larger
-than the sweep's own layout allows; anything else is refused before it is written.
+A zip may come from anybody. Only names that ``export`` writes are unpacked, as plain files no
+larger than the sweep's own layout allows; anything else is refused before it is written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import LATER
 from manyseed.orchestrator.disk.parquet import scan_parquet
 from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
@@ -30,6 +32,15 @@ from manyseed.orchestrator.errors import (
     StoreUnavailable,
     UserError,
 )
+from manyseed.orchestrator.importing.classes import Predicted, codes
+from manyseed.orchestrator.importing.predictions import (
+    DEFAULTS,
+    TEST_SETS_BYTES,
+    Entries,
+    Names,
+    Positions,
+)
+from manyseed.orchestrator.importing.tables import collected, reading, scan
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark
@@ -235,3 +246,103 @@ def _write(archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path, file: 
         shutil.copyfileobj(packed, unpacked, 2**20)
         unpacked.flush()
         os.fsync(unpacked.fileno())
+
+
+def exported(path: Path) -> list[Entries]:
+    """Open a table that ``export`` wrote: the labels of every dataset and classifier in it."""
+    whole = scan(path)
+    later = [axis for axis in LATER if axis in whole.collect_schema()]
+    address = ("dataset", "classifier", *DEFAULTS, "repeat_index", "run_index", "epoch")
+    columns = whole.select(*address, "is_copy", "fit_seconds", *later)
+    table = collected(path, columns.with_row_index("line"))
+    for axis in later:
+        others = table.filter(pl.col(axis) != LATER[axis])[axis]
+        if not others.is_empty():
+            raise UserError(
+                "such cells cannot be imported from a table",
+                file=path,
+                key=axis,
+                value=others[0],
+                remedy="export the sweep to a file whose name ends in .zip, and import that",
+            )
+    for name in table.columns:
+        if name != "fit_seconds" and table[name].has_nulls():
+            raise UserError("has missing values", file=path, key=name)
+    if table.is_empty():
+        raise UserError("has no rows", file=path)
+    parts = table.partition_by("dataset", "classifier", maintain_order=True)
+    return [_exported(path, part) for part in parts]
+
+
+def _exported(path: Path, table: pl.DataFrame) -> Entries:
+    epochs = tuple(table["epoch"].unique().sort().to_list())
+    cells = table.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
+    is_complete = table.height % len(epochs) == 0 and bool(
+        (table["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
+        and cells.to_series().n_unique() * len(epochs) == table.height
+        and (np.diff(table["line"].to_numpy()) == 1).all()
+    )
+    if not is_complete:
+        raise UserError("a run lacks snapshots, or they are not in order", file=path, key="epoch")
+    runs = table.filter(pl.col("epoch") == epochs[0])
+    lines = runs["line"].to_numpy().astype(np.int64)
+    sample = _lines(path, lines[:1])
+    if sample["class_names"][0] is None or sample["label"][0] is None:
+        raise UserError("has missing values", file=path, key="label")
+    class_names = tuple(sample["class_names"][0].to_list())
+    if any(name is None for name in class_names):
+        raise UserError("has missing values", file=path, key="class_names")
+    repeats = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
+    first, last = (int(repeats["repeat_index"][at]) for at in (0, -1))
+    n_points = len(sample["label"][0])
+    shape = (last + 1, n_points)
+    if first < 0 or 8 * math.prod(shape) > TEST_SETS_BYTES:
+        raise UserError(
+            f"goes from {first} to {last}, for {n_points:,} points", file=path, key="repeat_index"
+        )
+    y_true = np.zeros(shape, dtype=np.uint16)
+    test_index = np.tile(np.arange(n_points), (last + 1, 1))
+    for repeat, line in repeats.iter_rows():
+        test_set = _lines(path, np.array([line]))
+        for name, target in (("y_true", y_true), ("test_index", test_index)):
+            values = test_set[name][0]
+            if values is None or len(values) != n_points or values.has_nulls():
+                raise UserError(f"is not a list of {n_points:,} values", file=path, key=name)
+            target[repeat] = values
+    given = {name: runs[name].to_list() for name in (*DEFAULTS, "fit_seconds")}
+    given |= {"repeat": runs["repeat_index"].to_list(), "run": runs["run_index"].to_list()}
+
+    def read(positions: Positions) -> Predicted:
+        every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
+        column = _lines(path, every)["label"]
+        if not (column.list.len() == n_points).all():
+            raise UserError(f"is not a list of {n_points:,} values", file=path, key="label")
+        label = column.explode()
+        if label.has_nulls() or len(label) != len(every) * n_points:
+            raise UserError("has missing values", file=path, key="label")
+        labels = codes(label.to_numpy(), class_names, "label", path)
+        return Predicted(labels.reshape(len(positions), len(epochs), n_points), None)
+
+    dataset, classifier = table.select("dataset", "classifier").row(0)
+    return Entries(
+        file=path,
+        names=Names(dataset, classifier),
+        class_names=class_names,
+        n_runs=runs.height,
+        n_samples=n_points,
+        y_true=y_true,
+        read=read,
+        attributes=given,
+        test_index=test_index,
+        copy=runs["is_copy"],
+        epochs=epochs,
+    )
+
+
+def _lines(path: Path, lines: Positions) -> pl.DataFrame:
+    """Read some lines, each stretch of consecutive lines at once."""
+    parts = np.split(lines, np.flatnonzero(np.diff(lines) != 1) + 1)
+    columns = ["class_names", "test_index", "y_true", "label"] if len(lines) == 1 else ["label"]
+    table = scan(path).select(columns)
+    with reading(path):
+        return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])

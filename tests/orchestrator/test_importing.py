@@ -143,7 +143,7 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     files = [tmp_path / "a.npz", tmp_path / "b.npz"]
     same = {"dataset": "d", "classifier": "c"}
     for change, said in (
-        ({"y_true": made["y_true"][:, ::-1]}, "test sets differ from those of"),
+        ({"y_true": made["y_true"][:, ::-1]}, "has the classes of .*, in another order"),
         ({"scores": made["scores"].astype(np.float16)}, "has dtype float16"),
         ({"class_names": ["x", "y", "z"]}, "class_names: its classes are x, y, z, not 0, 1, 2"),
     ):
@@ -153,7 +153,7 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     first = {"y_true": made["y_true"][:1], "scores": made["scores"][::2]}  # of one repeat
     np.savez(tmp_path / "c.npz", **first)
     np.savez(files[1], **made | {"y_true": np.stack([made["y_true"][0], made["y_true"][1][::-1]])})
-    with pytest.raises(UserError, match="test sets differ from those of"):
+    with pytest.raises(UserError, match="has the classes of .*, in another order"):
         Sweep.import_predictions([tmp_path / "c.npz", *files], tmp_path / "sweep", **same)
     (tmp_path / "c.npz").unlink()
     numbers = {"run": np.array([0, 0, 1, 1, 2, 2])}

@@ -348,9 +348,17 @@ def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return the sections that the glossary names for some of several words, the most first."""
     several = wanted.split("-")
     n, found = len(several), list[Mention]()
+    terms = {
+        spelt(term): Mention(
+            f"{_GLOSSARY}#{spelt(anchor, '#')}", term, _line(meaning, [spelt(term)])
+        )
+        for anchor, (term, meaning) in words(texts.get(_GLOSSARY, "")).items()
+    }
     for size in range(n - 1, 0, -1):
         for i in range(n - size + 1):
-            found += _named_alike("-".join(several[i : i + size]), texts, exactly=True)
+            part = "-".join(several[i : i + size])
+            found += _named_alike(part, texts, exactly=True)
+            found += [terms[part]] if part in terms else []
     return found
 
 

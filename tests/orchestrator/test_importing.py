@@ -153,7 +153,7 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     first = {"y_true": made["y_true"][:1], "scores": made["scores"][::2]}  # of one repeat
     np.savez(tmp_path / "c.npz", **first)
     np.savez(files[1], **made | {"y_true": np.stack([made["y_true"][0], made["y_true"][1][::-1]])})
-    with pytest.raises(UserError, match="has the classes of .*, in another order"):
+    with pytest.raises(UserError, match=r"has the classes of .*, in another order"):
         Sweep.import_predictions([tmp_path / "c.npz", *files], tmp_path / "sweep", **same)
     (tmp_path / "c.npz").unlink()
     numbers = {"run": np.array([0, 0, 1, 1, 2, 2])}

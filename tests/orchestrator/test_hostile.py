@@ -64,7 +64,7 @@ def test_a_condition_of_another_type_is_refused_alike_by_reruns_and_queries(copi
         ("query", copied, "-t", "runs", "-w"),
         ("rerun", copied, "--save", "m", "--where"),
     ):
-        for condition in ("run_index", "classifier > 1", ""):
+        for condition in ("run_index", "classifier > 1"):
             code, said = inside(*words, condition)
             assert (code, "not a condition" in said) == (2, True), said
 

@@ -195,7 +195,10 @@ def test_what_a_probe_chose_is_kept_whatever_is_submitted_later(
     assert sweep.status()["runs"]["done"] == 8
     [choice] = sweep.status()["stacks"]
     assert (choice["runs"], choice["members"], choice["seconds"]["3"]) == (5, 5, 0.5)
-    for shown in (("status", sweep.directory), ("plan", file, "--out", sweep.directory)):
+    for shown in (
+        ("status", sweep.directory),
+        ("plan", file, "--dry-run", "--out", sweep.directory),
+    ):
         code, said = inside(*shown)
         assert code == 0
         assert told[-1] in said

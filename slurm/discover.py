@@ -236,7 +236,7 @@ def _both(one: Partition, other: Partition) -> Partition:
         n_nodes=one.n_nodes + other.n_nodes,
         cores=min(one.cores, other.cores),
         memory_mb=min(one.memory_mb, other.memory_mb),
-        gres=one.gres or other.gres,
+        gres=max(one.gres, other.gres),  # whatever their order, which sinfo changes
     )
 
 

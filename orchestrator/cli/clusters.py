@@ -319,7 +319,8 @@ def _rows_of_nodes(cluster: TestCluster) -> list[tuple[str, str, str, int, int, 
         raise UnavailableError(str(error)) from None
     rows: dict[str, tuple[str, str, str, int, int, int, str]] = {}
     for name, partition, state, cores, gres, memory, reason in states.fields(printed, 7):
-        partitions = f"{rows[name][1]},{partition}" if name in rows else partition
+        known = rows[name][1].split(",") if name in rows else []
+        partitions = ",".join(sorted({*known, partition}))  # sinfo prints them in any order
         numbers = (
             states.number(cores, "the number of CPUs") or 0,
             states.n_gpus(gres),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.orchestrator.cli.clusters import _rows_of_nodes
 from manyseed.orchestrator.submissions.nodecheck import Seen, _findings
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
@@ -242,3 +243,14 @@ def test_a_folder_that_sockets_cannot_have_is_refused(tmp_path: Path) -> None:
     done = command("testcluster", "start", "--dir", tmp_path / "a folder")
     assert done.returncode == 2
     assert "without spaces" in done.stderr
+
+
+def test_a_nodes_partitions_are_shown_in_one_order_whatever_sinfo_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["c1|cpu|idle|8|(null)|16000|none", "c1|urgent|idle|8|(null)|16000|none"]
+    for printed in (lines, lines[::-1]):
+        text = "\n".join(printed)
+        monkeypatch.setattr(TestCluster, "command", lambda _self, _call, text=text: text)
+        [row] = _rows_of_nodes(TestCluster(tmp_path))
+        assert row[:2] == ("c1", "cpu,urgent")

@@ -34,6 +34,7 @@ from dask import compute, delayed
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.bench_orchestration import test_cluster
+from benchmarks.commands import measured
 from manyseed.analysis.graph.chunks import Member, blocks
 from manyseed.analysis.graph.predictions import Rows, Sources, read, readers
 from manyseed.analysis.options import Options
@@ -54,17 +55,6 @@ partition = "cpu"
 cpus-per-task = 1
 """
 RESAMPLES = 2
-_MEASURED = """
-import sys
-from pathlib import Path
-from manyseed.orchestrator.cli import main
-sys.argv[0] = "manyseed"
-try:
-    main()
-finally:  # unlike getrusage's, not what the parent had before
-    (peak,) = (l for l in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in l)
-    print("peak", peak.split()[1], file=sys.stderr)
-"""
 
 
 def write_scores(file: Path, runs: int) -> int:
@@ -87,22 +77,6 @@ def write_scores(file: Path, runs: int) -> int:
                 start = run * 7919 % (len(pool) - a_run)
                 entry.write(pool[start : start + a_run].tobytes())
     return 2 * a_run * runs
-
-
-def manyseed(*arguments: str | Path) -> dict[str, float]:
-    """Run a command; return its seconds and its peak memory."""
-    started = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURED, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - started
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    kibibytes = int(done.stderr.rpartition("peak ")[2])
-    return {"seconds": seconds, "peak_MB": kibibytes * 1024 / 1e6}
 
 
 def forget() -> bool:
@@ -162,11 +136,11 @@ def analysis(sweep: Path, quick: bool) -> Found:
     if cold:
         forget()
     labels_alone = read_labels(sweep)
-    start = manyseed("analyze", sweep, "--metrics", "accuracy,agreement", "--help")["seconds"]
+    start = measured("analyze", sweep, "--metrics", "accuracy,agreement", "--help")["seconds"]
     if cold:
         forget()
     name = "accuracy and error consistency"
-    found[name] = manyseed("analyze", sweep, "--metrics", "accuracy,agreement")
+    found[name] = measured("analyze", sweep, "--metrics", "accuracy,agreement")
     found[name] |= {
         "label_values_MB": n_labels / 1e6,
         "label_files_MB": size / 1e6,
@@ -175,13 +149,13 @@ def analysis(sweep: Path, quick: bool) -> Found:
         "files_read_by_analysis_MB_per_s": size / labels_alone / 1e6,
     }
     found[name]["cold"] = float(cold)
-    found["all metrics"] = manyseed("analyze", sweep, "--resamples", str(RESAMPLES))
+    found["all metrics"] = measured("analyze", sweep, "--resamples", str(RESAMPLES))
     return found
 
 
 def sealed(sweep: Path, quick: bool) -> Found:
     """Seal, then verify; compare that with reading the files alone, and hashing them one by one."""
-    found = {"seal": manyseed("seal", sweep)}
+    found = {"seal": measured("seal", sweep)}
     files = sorted(path for path in (sweep / "predictions.zarr").rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in files)
 
@@ -192,13 +166,13 @@ def sealed(sweep: Path, quick: bool) -> Found:
                 hashlib.file_digest(file, "sha256")
         return time.perf_counter() - started
 
-    start = manyseed("verify", sweep, "--sealed", "--help")["seconds"]
+    start = measured("verify", sweep, "--sealed", "--help")["seconds"]
     cold = [not quick and forget()]
     alone = read_alone(files)
     cold.append(not quick and forget())
     one_by_one = hashed()
     cold.append(not quick and forget())
-    verified = manyseed("verify", sweep, "--sealed")
+    verified = measured("verify", sweep, "--sealed")
     seconds = max(verified["seconds"] - start, 1e-3)
     found["verify --sealed"] = verified | {
         "MB": size / 1e6,
@@ -232,7 +206,7 @@ def slurm(sweep: Path, _quick: bool) -> Found:
     asked = ("analyze", sweep, "--metrics", "accuracy,agreement,proper_scores")
     results, kept = sweep / "results", sweep.with_name("results-of-threads")
     shutil.rmtree(results, ignore_errors=True)
-    found = {"threads": manyseed(*asked)}
+    found = {"threads": measured(*asked)}
     results.rename(kept)
     with test_cluster(sweep.with_name("slurm")) as cluster:
         if cluster is None:
@@ -240,7 +214,7 @@ def slurm(sweep: Path, _quick: bool) -> Found:
         profile = sweep.with_name("jobs.toml")
         profile.write_text(PROFILE.format(conf=cluster.conf))
         jobs = ("--dask", "slurm", "--workers", str(SLURM_WORKERS), "--cluster", profile)
-        found["SLURM jobs"] = manyseed(*asked, *jobs)
+        found["SLURM jobs"] = measured(*asked, *jobs)
     tables = sorted(file.name for file in kept.glob("*.parquet") if file.name != "inputs.parquet")
     for name in tables:
         if not pl.read_parquet(kept / name).equals(pl.read_parquet(results / name)):
@@ -257,7 +231,7 @@ def bench(folder: Path, gb: float, quick: bool, parts: list[str], quiet: bool) -
     if (free := shutil.disk_usage(folder).free) < needed:
         raise SystemExit(f"{folder}: {free / 1e9:.1f} GB are free, {needed / 1e9:.1f} GB needed")
     n_bytes = write_scores(scores, runs)
-    found = {"import": manyseed("import", scores, "--out", sweep)}
+    found = {"import": measured("import", scores, "--out", sweep)}
     found["import"] |= {
         "MB": n_bytes / 1e6,
         "MB_per_s": n_bytes / found["import"]["seconds"] / 1e6,

@@ -30,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.bench_plan import sweep_file
+from benchmarks.commands import other_fits
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 
 WORKERS = 2
@@ -49,30 +50,16 @@ dataset = ["sklearn:iris"]
 classifier = ["lr-sgd"]
 """
 
-# loaded only by the training processes of this benchmark
+# in the place of a trainer's fit
 SHORT_FITS = """
-import os, sys, time, importlib.abc, importlib.util
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "manyseed.jobs.trainer":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-        def exec_module(module):
-            run(module)
-            real, first = module.Trainer.train, []
-            def train(self, *args, **kwargs):
-                if not first:
-                    first.append(real(self, *args, **kwargs))
-                time.sleep(float(os.environ["BENCH_FIT_SECONDS"]))
-                return first[0]
-            module.Trainer.train = train
-        spec.loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, Finder())
+def replacement(real):
+    first = []
+    def train(self, *args, **kwargs):
+        if not first:
+            first.append(real(self, *args, **kwargs))
+        time.sleep(float(os.environ["BENCH_FIT_SECONDS"]))
+        return first[0]
+    return train
 """
 
 HYDRA_APP = """
@@ -88,15 +75,11 @@ def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, An
     """Train a sweep of short fits; split its wall time into start and the rest."""
     from manyseed.orchestrator.sweep import Sweep
 
-    shims = folder / "shims"
-    shims.mkdir(parents=True)
-    (shims / "sitecustomize.py").write_text(SHORT_FITS)
     os.environ["BENCH_FIT_SECONDS"] = str(fit_seconds)
-    path = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(shims), str(Path(__file__).parents[1]), path])
-    try:
-        (folder / "sweep.toml").write_text(SWEEP.format(runs=runs))
-        sweep = Sweep.plan(folder / "sweep.toml", folder / "sweep")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.toml").write_text(SWEEP.format(runs=runs))
+    sweep = Sweep.plan(folder / "sweep.toml", folder / "sweep")
+    with other_fits(folder, SHORT_FITS):
         began = time.perf_counter()
         submission = sweep.submit(workers=WORKERS)
         assert submission is not None
@@ -106,8 +89,6 @@ def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, An
         first = time.perf_counter()
         sweep.wait()
         counts = sweep.status()["runs"]
-    finally:
-        os.environ["PYTHONPATH"] = path
     ended = time.perf_counter()
     assert counts["done"] == runs, counts
     overhead = (ended - began) * WORKERS - runs * fit_seconds

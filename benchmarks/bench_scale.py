@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,77 +26,25 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.bench_orchestration import test_cluster
 from benchmarks.bench_plan import AXES, sweep_file
+from benchmarks.commands import measured, other_fits
 from manyseed.slurm.local import available_cores
 from manyseed.slurm.testcluster import TestCluster
 
 QUICK, FULL = (1600,), (532_800, 1_894_400)
 
-_MEASURED = """
-import json, sys
-from collections import Counter
-from pathlib import Path
-seen = Counter()
-FILES = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.link", "os.remove"}
-FILES |= {"os.rmdir", "os.truncate", "os.utime"}
-def look(event, arguments):
-    if event in FILES:
-        seen["file operations"] += 1
-    elif event == "subprocess.Popen":
-        seen[Path(str(arguments[0])).name] += 1
-sys.addaudithook(look)
-from manyseed.orchestrator.cli import main
-sys.argv[0] = "manyseed"
-try:
-    main()
-finally:  # unlike getrusage's, not what the parent had before
-    (peak,) = (l for l in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in l)
-    print("measured", json.dumps({"peak": int(peak.split()[1]), **seen}), file=sys.stderr)
-"""
-
-# loaded only by the training processes of this benchmark
+# in the place of a trainer's fit
 SYNTHETIC = """
-import sys, importlib.abc, importlib.util
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "manyseed.jobs.trainer":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-        def exec_module(module):
-            run(module)
-            import numpy as np
-            from manyseed.jobs.run import Prediction
-            random = np.random.default_rng()
-            def train(self, run, *args, **kwargs):
-                y = self.test_set(run.cell, run.repeat).y_true
-                gap = (2.0 * y - 1.0 + 1.5 * random.standard_normal(len(y))).astype(np.float32)
-                label, p = (gap >= 0).astype(np.uint16), 1 / (1 + np.exp(-np.abs(gap)))
-                return Prediction(gap[None], label[None], p.astype(np.float32)[None], 1e-3)
-            module.Trainer.train = train
-        spec.loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, Finder())
+def replacement(_real):
+    import numpy as np
+    from manyseed.jobs.run import Prediction
+    random = np.random.default_rng()
+    def train(self, run, *args, **kwargs):
+        y = self.test_set(run.cell, run.repeat).y_true
+        gap = (2.0 * y - 1.0 + 1.5 * random.standard_normal(len(y))).astype(np.float32)
+        label, p = (gap >= 0).astype(np.uint16), 1 / (1 + np.exp(-np.abs(gap)))
+        return Prediction(gap[None], label[None], p.astype(np.float32)[None], 1e-3)
+    return train
 """
-
-
-def measured(*arguments: str | Path) -> dict[str, float]:
-    """Run a command; return its seconds, its peak memory, and what it did beside computing."""
-    started = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURED, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - started
-    if done.returncode not in (0, 3) or "measured " not in done.stderr:  # 3: not finished
-        raise SystemExit(done.stdout + done.stderr)
-    seen = json.loads(done.stderr.rpartition("measured ")[2])
-    seen["peak_MB"] = seen.pop("peak") * 1024 / 1e6
-    return {"seconds": seconds, **seen}
 
 
 def tell(runs: int, step: str, figures: dict[str, float], quiet: bool) -> None:
@@ -110,18 +57,13 @@ def trained(folder: Path, sweep: Path) -> dict[str, float]:
     """Train with fits that only draw; return seconds, of a run and process too."""
     from manyseed.orchestrator.sweep import Sweep
 
-    shims = folder / "shims"
-    shims.mkdir()
-    (shims / "sitecustomize.py").write_text(SYNTHETIC)
-    path, workers = os.environ.get("PYTHONPATH", ""), min(8, available_cores())
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(shims), str(Path(__file__).parents[1]), path])
+    workers = min(8, available_cores())
     began = time.perf_counter()
-    try:
+    with other_fits(folder, SYNTHETIC):
         found = measured("submit", sweep, "--cluster", "local", "--workers", str(workers))
         Sweep(sweep).wait()
-    finally:
-        os.environ["PYTHONPATH"] = path
     found["seconds"] = time.perf_counter() - began
+    del found["cpu_seconds"]  # of the submission alone
     counts = Sweep(sweep).survey().counts
     assert counts["done"] + counts["copy"] == counts["runs"], counts
     found["ms_a_run_and_process"] = found["seconds"] * workers / counts["runs"] * 1e3

@@ -338,6 +338,23 @@ class Campaign:
         with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
             self.tell("no condition", words, condition, codes=(2,))
 
+    def fixed(self, dice: random.Random) -> None:
+        """Try every condition, text, word and variable of the lists."""
+        self.copy("trained")
+        for words in WHERE:
+            for condition in CONDITIONS:
+                self.condition_one(words, condition)
+        for reader in READERS:
+            for name in TEXTS:
+                self.text_one(name, reader)
+        self.copy("trained")
+        for words in TAKERS:
+            for word in WORDS:
+                self.word_one(words, word)
+        for name in ENVIRONMENT:
+            for value in ODD:
+                self.surroundings_one(name, value, dice.choice(SURROUNDED))
+
 
 READERS = (
     *("profile", "sweep file", "import", "runs of an import", "truth of an import", "setting"),
@@ -411,20 +428,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         campaign = Campaign(Path(folder))
         dice = random.Random(given.seed)
-        campaign.copy("trained")
-        for words in WHERE:
-            for condition in CONDITIONS:
-                campaign.condition_one(words, condition)
-        for reader in READERS:
-            for name in TEXTS:
-                campaign.text_one(name, reader)
-        campaign.copy("trained")
-        for words in TAKERS:
-            for word in WORDS:
-                campaign.word_one(words, word)
-        for name in ENVIRONMENT:
-            for value in ODD:
-                campaign.surroundings_one(name, value, dice.choice(SURROUNDED))
+        campaign.fixed(dice)
         for number in range(given.tries):
             dice.choice((campaign.damage_one, campaign.damage_one, campaign.import_one))(dice)
             if number % 100 == 99:

@@ -18,17 +18,8 @@ from manyseed.orchestrator.grids.loading import parse_sweep_file
 from tests.here import call
 from tests.orchestrator.conftest import inside
 from tests.orchestrator.hostile import (
-    CONDITIONS,
-    ENVIRONMENT,
-    ODD,
     PROFILE,
-    READERS,
-    SURROUNDED,
     SWEEP,
-    TAKERS,
-    TEXTS,
-    WHERE,
-    WORDS,
     Campaign,
     predicted,
 )
@@ -292,20 +283,7 @@ def test_the_campaign_knows_what_misbehaves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [1])
 def test_nothing_hostile_ends_in_a_traceback(tmp_path: Path, seed: int) -> None:
     campaign, dice = Campaign(tmp_path), random.Random(seed)
-    campaign.copy("trained")
-    for words in WHERE:
-        for condition in CONDITIONS:
-            campaign.condition_one(words, condition)
-    for reader in READERS:
-        for name in TEXTS:
-            campaign.text_one(name, reader)
-    campaign.copy("trained")
-    for words in TAKERS:
-        for word in WORDS:
-            campaign.word_one(words, word)
-    for name in ENVIRONMENT:
-        for value in ODD:
-            campaign.surroundings_one(name, value, dice.choice(SURROUNDED))
+    campaign.fixed(dice)
     for _ in range(150):
         campaign.damage_one(dice)
         campaign.import_one(dice)

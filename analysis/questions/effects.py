@@ -224,15 +224,12 @@ def _long(pairs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
                 value=pl.when(both).then(change) if compares_runs(name) else change,
                 identical=same,
                 _level=pl.lit(is_level(name)),
-            )
+            ).filter(pl.col("value").is_not_null())
         )
     order = [*names, "axis", "level", "cell", "repeat_index"]
     of_metric = pl.col("metric").replace_strict({n: i for i, n in enumerate(EFFECTS)})
-    return (
-        pl.concat(parts)
-        .filter(pl.col("value").is_not_null())
-        .sort(*dict.fromkeys([*names, "axis", "level"]), of_metric, *dict.fromkeys(order))
-    )
+    first = dict.fromkeys([*names, "axis", "level"])
+    return pl.concat(parts).sort(*first, of_metric, *dict.fromkeys(order))
 
 
 def _of_test_sets(long: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:

@@ -275,7 +275,7 @@ def together(name: str, parts: Sequence[pl.DataFrame], but: Sequence[str] = ()) 
     `but`: columns that they do not have yet.
     """
     types = {column: kind for column, kind in records()[name].types.items() if column not in but}
-    return pl.concat([pl.DataFrame(schema=types), *parts]).sort(records()[name].key)
+    return ordered(pl.concat([pl.DataFrame(schema=types), *parts]), records()[name].key)
 
 
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:

@@ -273,6 +273,7 @@ def analyze(
             for metric, reason in tables_of_group.failures.items()
         ]
         missing += [failure for failure in failures if failure not in missing]
+    del computed, lazy, tables_of_group  # the largest in memory
     tables = described(merged, pl.concat(extras), plan, options.close)
     before_writing()
     held.forget()
@@ -326,7 +327,7 @@ def _too_few(predictions: Predictions, options: Options) -> str:
 def _write_optional(
     paths: SweepPaths,
     names: Sequence[str],
-    tables: Mapping[str, pl.DataFrame],
+    tables: Mapping[str, pl.DataFrame | pl.LazyFrame],
     options: Options,
     conditions: Mapping[str, object] | None = None,
 ) -> None:

@@ -295,34 +295,35 @@ def of_cells(
     cells: pl.DataFrame,
     runs: pl.DataFrame,
     options: Options,
-) -> dict[str, pl.DataFrame]:
-    """Return the tables that have rows, joined with the descriptions of their cells.
+) -> dict[str, pl.LazyFrame]:
+    """Return the tables that have rows, joined lazily with the descriptions of their cells.
 
     `measured`: as `measured` returns them. `repeats`: the table of repeats; those with a problem
     are left out. `cells`: the plan's. `runs`: `fit_seconds` of each run.
     """
     sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
     tables = {
-        name: table.join(sound, on=KEY, how="semi", maintain_order="left")
+        name: table.lazy().join(sound.lazy(), on=KEY, how="semi", maintain_order="left")
         for name, table in measured.items()
     }
-    uncertainty = tables[UNCERTAINTY]
+    uncertainty = tables[UNCERTAINTY].collect()
     described = cells.select("cell", "cell_id", *AXES)
     with_ensembles = described.join(uncertainty, on="cell", how="semi")
     epochs = uncertainty.select(CELL_KEY).unique()
     worth = compared(uncertainty, with_ensembles, kind=options.dee_std).join(
         epochs, on="cell", how="left", maintain_order="left"
     )
-    tables[UNCERTAINTY], tables[DEE] = timed(uncertainty, worth, runs)
+    uncertainty, worth = timed(uncertainty, worth, runs)
+    tables[UNCERTAINTY], tables[DEE] = uncertainty.lazy(), worth.lazy()
     return {
-        name: described.join(table, on="cell", how="inner", maintain_order="right")
+        name: described.lazy().join(table, on="cell", how="inner", maintain_order="right")
         for name, table in tables.items()
-        if not table.is_empty()
+        if table.select(pl.len()).collect().item()
     }
 
 
 def without_deep(
-    predictions: Predictions, tables: Mapping[str, pl.DataFrame], options: Options
+    predictions: Predictions, tables: Mapping[str, pl.LazyFrame], options: Options
 ) -> Iterator[str]:
     """Yield why a group has no deep ensemble equivalents, if it has none.
 
@@ -338,7 +339,8 @@ def without_deep(
         return
     lacking = len(cells)
     if DEE in tables:
-        lacking -= len(cells & {*tables[DEE].filter(axis="ensembling")["cell"].to_list()})
+        compared_cells = tables[DEE].filter(axis="ensembling").select("cell").collect()
+        lacking -= len(cells & {*compared_cells["cell"].to_list()})
     if lacking:
         which = f" for {lacking} of its {len(cells)} cells" if lacking < len(cells) else ""
         yield (

@@ -282,19 +282,30 @@ class Results(Mapping[str, pl.DataFrame]):
         """Turn polars's errors from decoding a table into `DamagedFile`."""
         return damage_named(self._file(table), self._remedy)
 
-    def of_analysis(self, pair_columns: Sequence[str], *, whole: bool = False) -> Tables:
+    def of_analysis(
+        self,
+        pair_columns: Sequence[str],
+        *,
+        run_columns: Sequence[str] | None = None,
+        whole: bool = False,
+    ) -> Tables:
         """Return the tables that `analysis` knows, with only some columns of the many pairs.
 
-        `whole`: whether to refuse tables of an earlier version, which lack columns of this one.
+        `run_columns`: those wanted of runs; by default all. `whole`: whether to refuse tables of an
+        earlier version, which lack columns of this one.
         """
         from manyseed.analysis.tables.rows import Tables
 
         if whole:
             self._require_whole()
-        with self.damage_named("pairs"):
-            wanted = cs.by_name(*pair_columns, require_all=False)  # earlier versions had fewer
-            pairs = self.scan("pairs").select(wanted).collect()
-        return Tables(self["runs"], pairs, self["repeats"], self["cells"])
+
+        def only(table: str, names: Sequence[str]) -> pl.DataFrame:
+            wanted = cs.by_name(*names, require_all=False)  # earlier versions had fewer
+            with self.damage_named(table):
+                return self.scan(table).select(wanted).collect()
+
+        runs = self["runs"] if run_columns is None else only("runs", run_columns)
+        return Tables(runs, only("pairs", pair_columns), self["repeats"], self["cells"])
 
 
 def _with_later_axes(frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -201,9 +201,22 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
 
 
 def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
-    """Return what the page's questions are answered from, and all tables, with duplicate fits."""
+    """Return what the page's questions are answered from, and the tables with duplicate fits.
+
+    Of runs and pairs, only the columns that these questions read.
+    """
+    from manyseed.analysis.axes import AXES
     from manyseed.analysis.questions.effects import effects
-    from manyseed.analysis.tables.rows import at_last, independent, last, once, paired
+    from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT
+    from manyseed.analysis.tables.rows import (
+        CELL_KEY,
+        RUN,
+        at_last,
+        independent,
+        last,
+        once,
+        paired,
+    )
     from manyseed.orchestrator.asking.averaging import compared
     from manyseed.orchestrator.computing.tables import (
         CMI,
@@ -214,7 +227,9 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     )
 
     results, record = read_results(paths), Analysis.read(paths)
-    tables = at_last(results.of_analysis(DRAWN_PAIRS, whole=True))
+    facts = ("identical", "accuracy", "recipe", "fit_seconds", "delta")
+    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT)
+    tables = at_last(results.of_analysis(DRAWN_PAIRS, run_columns=of_runs, whole=True))
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None
     by_classifier = effects(pairs, by=("classifier",))

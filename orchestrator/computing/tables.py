@@ -89,14 +89,18 @@ _TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles a
 
 
 def not_computed(record: Analysis) -> list[str]:
-    """Say which metrics failed, or need what was not kept, one sentence each."""
+    """Say which metrics failed, or need what was not kept, a sentence for each reason."""
     where: dict[tuple[str, str], list[str]] = {}
     for item in record.unavailable:
         group = f"{item.dataset} × {item.classifier}"
         where.setdefault((item.metric, item.reason), []).append(group)
+    metrics: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (metric, reason), groups in where.items():
+        metrics.setdefault((reason, tuple(groups)), []).append(_TOLD.get(metric, metric))
     return [
-        f"{_TOLD.get(metric, metric)} is not computed for {some(groups, 3)}: it {reason}."
-        for (metric, reason), groups in where.items()
+        f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not computed for "
+        f"{some(groups, 3)}: {'it' if len(names) == 1 else 'each'} {reason}."
+        for (reason, groups), names in metrics.items()
     ]
 
 

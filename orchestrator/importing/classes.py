@@ -16,7 +16,7 @@ from scipy.special import log_expit
 from manyseed.jobs.checks import quoted, same_spelling, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
 from manyseed.jobs.run import OFF, gaps, labels
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import Unread, UserError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _folded(name: str) -> tuple[str, str]:
 
 def by_numbers(name: str) -> list[Any]:
     """Return a key that sorts names as people number them: c2 before c10, by ASCII digits."""
-    if is_number(name) and all(part.isascii() for part in re.findall(r"\d", name)):
+    if is_number(name):
         return [(0, float(name.replace(",", ".", 1)), name)]
     return [
         (1, float(part), part) if part.isdecimal() and part.isascii() else (2, 0.0, part)
@@ -207,8 +207,12 @@ def require_logits(scores: Any, file: Path) -> None:
     that they are some in the first run.
     """
 
-    def refuse(problem: str, remedy: str) -> NoReturn:
-        raise UserError(f"look like {problem}", file=file, key="scores", remedy=remedy)
+    def refuse(problem: str, remedy: str = "", *, are_probabilities: bool = False) -> NoReturn:
+        what = f"look like {problem}"
+        if not are_probabilities:
+            raise UserError(what, file=file, key="scores", remedy=remedy)
+        options = {"probabilities": True}
+        raise Unread(what, file=file, key="scores", options=options, after=remedy)
 
     def every(is_so: Callable[[NDArray[Any]], bool]) -> bool:
         return all(is_so(scores[np.array([run])][0]) for run in range(scores.shape[0]))
@@ -218,7 +222,8 @@ def require_logits(scores: Any, file: Path) -> None:
         if every(lambda gap: bool(0 <= gap.min() <= gap.max() <= 1)):
             refuse(
                 "probabilities, not logit gaps: all lie in 0 to 1",
-                f"--probabilities if they are probabilities of class 1; {other}",
+                f" if they are probabilities of class 1; {other}",
+                are_probabilities=True,
             )
         if every(lambda gap: bool(gap.min() >= 0 and _LARGEST_GAP < gap.max() <= _PERCENT)):
             refuse(
@@ -226,7 +231,8 @@ def require_logits(scores: Any, file: Path) -> None:
                 f"scores / 100 with --probabilities if they are of class 1; {other}",
             )
     elif every(_are_shares):
-        refuse("probabilities: they lie in 0 to 1 and sum to 1 over the classes", "--probabilities")
+        what = "probabilities: they lie in 0 to 1 and sum to 1 over the classes"
+        refuse(what, are_probabilities=True)
     elif every(lambda p: bool(0 <= p.min() <= p.max() <= 1)):
         refuse(
             "outputs of sigmoids: all lie in 0 to 1, but do not sum to 1 over the classes",

@@ -21,10 +21,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
+from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UserError, require_one_of
+from manyseed.orchestrator.errors import Unread, UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     Doubts,
@@ -41,6 +42,7 @@ from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     Positions,
     PredictionFile,
+    common_name,
     require_apart,
     require_spelt,
 )
@@ -74,33 +76,72 @@ def joined(
         if len(source.y_true) > len(first.y_true):  # compare others with the one with most repeats
             datasets[source.dataset] = source
         if (key := _other_tests(first, source)) is not None:
-            n = source.y_true.shape[1], first.y_true.shape[1]
-            what = "its test sets differ from"
-            if key == "class_names":
-                shown = [some(each.class_names, _SHOWN) for each in (source, first)]
-                what = f"its classes are {shown[0]}, not {shown[1]}, as"
-            elif n[0] != n[1]:
-                what = f"its test sets have {n[0]:,} points, not {n[1]:,}, as"
-            elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
-                names = entries_naming_rows(source.file)
-                raise UserError(
-                    f"has the classes of {first.file}, in another order",
-                    file=source.file,
-                    key=key,
-                    remedy="if these are the same points, sort the rows of every file alike"
-                    f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
-                    "are sorted by --columns row_id=NAME); if not, import them separately",
-                )
-            apart = ", or leave out --dataset to name each after its file"
-            raise UserError(
-                f"{what} those of {first.file}, but both are named {source.dataset}",
-                file=source.file,
-                key=key,
-                remedy=f"import them separately{apart if is_dataset_given else ''}",
-            )
+            raise _not_alike(first, source, key, is_dataset_given=is_dataset_given)
         by_pair.setdefault((source.dataset, source.classifier), []).append(source)
     _require_distinct(datasets)
     return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]
+
+
+def _not_alike(
+    first: PredictionFile, source: PredictionFile, key: str, *, is_dataset_given: bool
+) -> UserError:
+    """Return the error for a source whose `key` is another than that of its dataset's first."""
+    is_one_file = source.file == first.file  # which holds several classifiers
+    it, other = (source.classifier, first.classifier) if is_one_file else ("its", str(first.file))
+    its = f"{it}'s" if is_one_file else it
+    n = source.y_true.shape[1], first.y_true.shape[1]
+    if key == "class_names":
+        shown = [some(each.class_names, _SHOWN) for each in (source, first)]
+        what = f"{its} classes are {shown[0]}, not {shown[1]}, as those of {other}"
+    elif n[0] != n[1]:
+        what = f"{its} test sets have {n[0]:,} points, not {n[1]:,}, as those of {other}"
+        what += _alone(first, source) if is_one_file else ""
+    elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
+        names = entries_naming_rows(source.file)
+        whose = (
+            f"{it} has the true classes of {other}"
+            if is_one_file
+            else f"has the classes of {other}"
+        )
+        return UserError(
+            f"{whose}, in another order",
+            file=source.file,
+            key=key,
+            remedy="if these are the same points, sort the rows of every file alike"
+            f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
+            "are sorted by --columns row_id=NAME); if not, import them separately",
+        )
+    else:
+        what = f"{its} test sets differ from those of {other}{_where(first, source)}"
+    apart = ", or leave out --dataset to name each after its file" * is_dataset_given
+    remedy = "classifiers of one dataset predict the same rows; import others from their own files"
+    return UserError(
+        f"{what}, but both are {'of dataset' if is_one_file else 'named'} {source.dataset}",
+        file=source.file,
+        key=key,
+        remedy=remedy if is_one_file else f"import them separately{apart}",
+    )
+
+
+def _alone(first: PredictionFile, source: PredictionFile) -> str:
+    """Return which rows one of two sources lacks."""
+    rows = [str(row) for row in np.setxor1d(source.test_index[0], first.test_index[0])]
+    are = "is" if len(rows) == 1 else "are"
+    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
+
+
+def _where(first: PredictionFile, source: PredictionFile) -> str:
+    """Return in how many points two sources differ, and how in the first."""
+    n = min(len(first.y_true), len(source.y_true))
+    if not np.array_equal(first.test_index[:n], source.test_index[:n]):
+        return _alone(first, source)
+    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
+    at = repeats[0], points[0]
+    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
+    return (
+        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
+        f"{quoted(one)} in row {source.test_index[at]}, not {quoted(other)}"
+    )
 
 
 def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
@@ -112,11 +153,14 @@ def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
         digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
         other = by_tests.setdefault((source.class_names, *digests), source)
         if other is not source and _other_tests(other, source) is None:
-            raise UserError(
+            raise Unread(
                 f"has the same test points as {other.file}",
                 file=source.file,
-                remedy="if the files are seeds of one classifier, add --dataset NAME; if they are "
-                "classifiers, --classifier NAME=FILE each; else import them separately",
+                key=None,
+                options={"dataset": common_name([each.file for each in datasets.values()])},
+                before="if the files are seeds of one classifier: ",
+                after="; if they are classifiers, --classifier NAME=FILE each; else import them "
+                "separately",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -352,3 +353,33 @@ def _check_words(words: pl.Series, name: str, file: Path) -> None:
 def _plain(values: Any, key: str, file: Path) -> Any:
     array = np.asarray(values)
     return texts(array, key, file).tolist() if array.dtype.kind in "US" else values
+
+
+_SEED = re.compile(
+    r"(?:^|[\W_]+)(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?|folds?|s|r))?"
+    r"[\W_]*[0-9]*$",
+    re.IGNORECASE,
+)
+
+
+def common_name(files: Sequence[Path]) -> str:
+    """Return what to call files of one dataset: what their names share but for the seed.
+
+    Or else their folder.
+    """
+    start, end = shared_ends([file.stem for file in files])
+    kept = _SEED.sub("", start) or end.strip("-_. ")
+    return kept or files[0].resolve().parent.name or "imported"
+
+
+def shared_ends(names: Iterable[str]) -> tuple[str, str]:
+    """Return how all names begin, and how they end after that."""
+    first, last = min(names := [*names]), max(names)
+    start = _shared(first, last)
+    backwards = [name[len(start) :][::-1] for name in names]
+    return start, _shared(min(backwards), max(backwards))[::-1]
+
+
+def _shared(one: str, other: str) -> str:
+    differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return one[: next(differ, len(one))]

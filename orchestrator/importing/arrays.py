@@ -35,8 +35,6 @@ from manyseed.orchestrator.importing.classes import (
     predicted,
     remedy_for,
     require_apart,
-    require_axes,
-    require_last_of_classes,
     require_logits,
     require_one_order,
     texts,
@@ -48,6 +46,8 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    require_axes,
+    require_last_of_classes,
     unreadable,
 )
 from manyseed.orchestrator.store.schema import ScoreType

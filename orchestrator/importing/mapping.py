@@ -455,14 +455,14 @@ def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserE
         remedy = f"import a file for each of its values; {out}"
         return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
     is_model = option.get("classifier") == name
-    more = " if it names classifiers, else import a file for each of its values" * is_model
+    more = "if it names classifiers, else import a file for each of its values; " * is_model
     return Unread(
         f"is not read, but {why}",
         file=file,
         key=name,
         options={"columns": option},
         before="read it: ",
-        after=f"{more}; {out}",
+        after=f"\n  {more}{out}",
     )
 
 

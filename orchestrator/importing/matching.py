@@ -13,6 +13,7 @@ import tomllib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from manyseed.orchestrator.importing.predictions import (
     common_name,
     require_apart,
     require_spelt,
+    with_told,
 )
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
@@ -53,7 +55,7 @@ from manyseed.orchestrator.provenance import register
 from manyseed.orchestrator.store.compact import compact
 from manyseed.orchestrator.store.groups import Group, find_group, list_groups
 from manyseed.orchestrator.store.journal import JournalWriter, encode_row
-from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.reader import read_array, read_rows
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.testsets import Integers, read_splits, write_splits
 
@@ -159,7 +161,7 @@ def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
                 key=None,
                 options={"dataset": common_name([each.file for each in datasets.values()])},
                 before="if the files are seeds of one classifier: ",
-                after="; if they are classifiers, --classifier NAME=FILE each; else import them "
+                after="\n  if they are classifiers, --classifier NAME=FILE each; else import them "
                 "separately",
             )
 
@@ -391,6 +393,7 @@ def _forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, 
 
 
 _LAST_RUN = 2**16 - 1
+_MOST_KEPT = 100  # runs that new ones are compared with
 
 
 def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
@@ -407,13 +410,13 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
         name = f"{IMPORTED}{len(plan.parts) + 1:04d}-{uuid.uuid4().hex[:8]}{JOURNAL}"
         file = paths.journals / name
         try:
-            floored = extension.journal(file)
+            floored, told = extension.journal(file)
             extension.commit(lease)
         except BaseException:
             if len(paths.parts()) == len(plan.parts):
                 file.unlink(missing_ok=True)
             raise
-        _settle(paths)
+        _settle(paths, told)
     return floored
 
 
@@ -424,8 +427,11 @@ def settle(paths: SweepPaths) -> None:
             _settle(paths)
 
 
-def _settle(paths: SweepPaths) -> None:
-    """Update the store and the sweep file to match the plan, and publish the journals' runs."""
+def _settle(paths: SweepPaths, told: Sequence[str] = ()) -> None:
+    """Update the store and the sweep file to match the plan, and publish the journals' runs.
+
+    `told`: what users were warned of.
+    """
     journals = [*paths.journals.glob(f"{IMPORTED}*{JOURNAL}")]
     if not journals:
         return
@@ -442,12 +448,12 @@ def _settle(paths: SweepPaths) -> None:
         n = min(group.repeats, len(y_true))
         write_splits(group, 0, y_true[:n], index[:n], watch)
     content = paths.sweep_file.read_bytes()
-    if (updated := _updated_file(content, plan)) != content:
+    if (updated := _updated_file(content, plan, told)) != content:
         place(paths.sweep_file, updated)
     compact(paths.store, plan.journals(paths), watch)
 
 
-def _updated_file(content: bytes, plan: Plan) -> bytes:
+def _updated_file(content: bytes, plan: Plan, told: Sequence[str]) -> bytes:
     """Return the sweep file's content with the classifiers and number of runs of the plan."""
     try:
         text = content.decode()
@@ -465,7 +471,7 @@ def _updated_file(content: bytes, plan: Plan) -> bytes:
     for pair in plan.cells.select(*PAIR).unique(maintain_order=True).iter_rows():
         if pair not in named:
             text = "\n".join([text.rstrip("\n"), *grid_lines(*pair)]) + "\n"
-    return text.encode()
+    return with_told(text, told).encode()
 
 
 class _Extension:
@@ -535,12 +541,12 @@ class _Extension:
         dataset = json.loads(held[0])["dataset"] if len(held) else source.canonical
         return cells_of(source, spec, 0, dataset)
 
-    def journal(self, file: Path) -> int:
-        """Write all runs to a journal; return the number of raised probabilities."""
-        floored = 0
+    def journal(self, file: Path) -> tuple[int, list[str]]:
+        """Write all runs to a journal; return the number of raised probabilities, and warnings."""
+        floored, told = 0, list[str]()
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                seen = Doubts(source)
+                seen = Doubts(source, partial(self._kept, spec, rows))
                 predictions = ImportedRuns(spec, source, seen)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
@@ -559,8 +565,22 @@ class _Extension:
                     )
                 self._require_new(source, spec, rows, crcs)
                 floored += predictions.floored
-                seen.tell()
-        return floored
+                told += seen.tell()
+        return floored, told
+
+    def _kept(
+        self, spec: GroupSpec, rows: pl.DataFrame, position: int
+    ) -> NDArray[np.uint16] | None:
+        """Return the labels (run, sample) of runs of a new one's cell and repeat, if there are."""
+        group = find_group(self._paths.store, spec)
+        if group is None:
+            return None
+        new = rows.filter(pl.col("position") == position)
+        alike = self._held.join(new, on=["cell", "repeat"], how="semi")["row"]
+        if alike.is_empty():
+            return None
+        labels = read_rows(group, ["label"], alike.sort().tail(_MOST_KEPT).to_numpy())["label"]
+        return np.asarray(labels[:, -1], dtype=np.uint16)
 
     def _recipe(self, source: PredictionFile, spec: GroupSpec) -> int:
         """Return the recipe's number: that of the group's runs, if it has any."""

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +24,7 @@ from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, given, require_one_of
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
-from manyseed.orchestrator.importing.classes import Predicted, codes, texts
+from manyseed.orchestrator.importing.classes import Predicted, codes, far_better, texts
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.schema import Keep, ScoreType
 
@@ -383,3 +384,100 @@ def shared_ends(names: Iterable[str]) -> tuple[str, str]:
 def _shared(one: str, other: str) -> str:
     differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return one[: next(differ, len(one))]
+
+
+_TOLD = "# import warned: "
+_MOST_TOLD = 20
+
+
+def with_told(text: str, told: Iterable[str]) -> str:
+    """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
+    first, *rest = text.split("\n")
+    new = [f"{_TOLD}{' '.join(one.split())}" for one in told]
+    return "\n".join([first, *(line for line in new if line not in rest), *rest])
+
+
+def told_in(text: str) -> list[str]:
+    """Return what imports warned of, unless the user has taken the line out."""
+    lines = [line for line in text.splitlines() if line.startswith(_TOLD)][:_MOST_TOLD]
+    return ["".join(filter(str.isprintable, line.removeprefix(_TOLD))) for line in lines]
+
+
+def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
+    """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
+    n, (first, _, last) = len(np.unique(y_true)), shape
+    if first == n != last:
+        raise UserError(
+            f"may hold {first} runs of {last} classes, or {last} runs of {n}, as y_true has",
+            file=file,
+            key="scores",
+            remedy="save it as (run, sample, class), or name all classes with class_names",
+        )
+
+
+_MOST_POINTS = 5000  # that are looked at for other axes
+_MOST_BYTES = 2**27
+_AXES = ("run", "sample", "class")
+
+
+def require_axes(
+    array: Any, given: Mapping[str, Any], key: str, class_names: Sequence[str], file: Path
+) -> None:
+    """Refuse arrays that fit the truth far better with other axes, which their lengths allow.
+
+    `array`: (run, sample, class) of scores, or (run, sample) of labels or scores, read by
+    positions. `given`: `y_true`, and maybe `repeat` and `class_names`.
+    """
+    truth = codes(np.asarray(given["y_true"]), class_names, "y_true", file)
+    truth = truth[0] if truth.ndim == 2 and len(truth) == 1 else truth
+    if truth.ndim == 2 and np.shape(given.get("repeat", ())) == array.shape[:1]:
+        repeat = np.asarray(given["repeat"])
+        if repeat.dtype.kind not in "iu" or not 0 <= repeat.min() <= repeat.max() < len(truth):
+            return  # refused later
+        truth = truth[repeat]
+    if truth.shape in (array.shape[1:2], array.shape[:2]):
+        n_classes = len(class_names) if "class_names" in given else len(np.unique(truth))
+        _require_axes(array, truth, key, n_classes, file)
+
+
+def _require_axes(
+    array: Any, truth: NDArray[np.integer[Any]], key: str, n_classes: int, file: Path
+) -> None:
+    """Do so for the truth (sample,), or (run, sample); the last axis may have so many classes."""
+    shape = array.shape
+    if array.dtype.itemsize * np.prod(shape, dtype=float) > _MOST_BYTES:
+        return
+    orders = [
+        order
+        for order in [*permutations(range(len(shape)))][1:]
+        if shape[order[1]] == shape[1]
+        and (len(shape) == 2 or shape[order[2]] in (shape[2], n_classes))
+        and (truth.ndim == 1 or shape[order[0]] == shape[0])
+    ]
+    if not orders:
+        return
+    whole = array[np.arange(shape[0])]
+    points = np.linspace(0, shape[1] - 1, min(shape[1], _MOST_POINTS)).astype(np.intp)
+
+    def right(order: Sequence[int]) -> NDArray[Any]:
+        values = whole.transpose(order)[:, points]
+        if key == "scores":
+            values = values.argmax(axis=2) if values.ndim == 3 else values >= 0
+        return np.asarray(values == truth[..., points])
+
+    given = right(range(len(shape)))
+    for order in orders:
+        other = right(order)
+        n_runs = min(len(given), len(other))
+        truths = np.broadcast_to(truth[..., points], given.shape)[:n_runs]
+        parts = given[:n_runs].ravel(), other[:n_runs].ravel()
+        if (recalls := far_better(truths.ravel(), *parts, n_runs)) is not None:
+            asked = ", ".join(_AXES[: len(shape)])
+            read = ", ".join(_AXES[order.index(axis)] for axis in range(len(shape)))
+            raise UserError(
+                f"has shape {shape}: as ({asked}) its mean recall is {recalls[0]:.2f}, as ({read}) "
+                f"{recalls[1]:.2f}",
+                file=file,
+                key=key,
+                remedy=f"save {key}.transpose{order}",
+            )

@@ -148,12 +148,12 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
 
 
 def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:
-    """Say which features of files tell too much, and which classifiers no more than the labels.
+    """Say what imports warned of, which features tell too much, and which classifiers nothing.
 
     Files that are not there any more, and lost predictions, are left out. `repeats`: that table at
     one snapshot.
     """
-    plan, told = Plan.read(paths), []
+    plan, told = Plan.read(paths), caveats.imported(paths)
     datasets = plan.cells.unique("dataset", maintain_order=True).select("dataset", "canonical")
     for name, text in datasets.iter_rows():
         canonical = json.loads(text).get("dataset", {})

@@ -505,7 +505,7 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
     stems = [stem(word) for word in wanted] if forms else stems
     ending = _FORMS if forms else "s|es|ing"
     has = [re.compile(rf"(?<!\w){re.escape(one)}({ending})?(?!\w)") for one in stems]
-    found: list[tuple[bool, int, int, str, str, str]] = []
+    found: list[tuple[bool, int, bool, int, str, str, str]] = []
     for page, text in texts.items():
         listed = sections(text)
         for (anchor, (title, whole)), after in zip(
@@ -517,10 +517,14 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
                 continue  # they lead to other sections
             if times := min(len(one.findall(in_text)) for one in has):
                 titled = sum(bool(one.search(in_title)) for one in has)
-                found.append((page in _LAST, -titled, -times, f"{page}#{anchor}", title, own))
+                prose = spelt(_FENCE.sub("", own))
+                is_code = not all(one.search(prose) for one in has)
+                order = (page in _LAST, -titled, is_code, -times)
+                found.append((*order, f"{page}#{anchor}", title, own))
         for anchor, (term, meaning) in words(text).items():
             if [spelt(term)] in (wanted, stems):
-                found.append((False, -len(has), -len(text), f"{page}#{anchor}", term, meaning))
+                order = (False, -len(has), False, -len(text))
+                found.append((*order, f"{page}#{anchor}", term, meaning))
     parts = [part for one in stems for part in one.split("-")]
     return [
         Mention(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))

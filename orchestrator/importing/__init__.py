@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -472,6 +473,11 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     others = [one for one in found if one.stem not in _TRUTHS]
     if not others:
         remedy = f"their names end in {', '.join(FORMATS)}"
+        below = (one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS)
+        if example := next(below, None):
+            path = example.relative_to(file).as_posix()
+            form = f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
+            remedy = f"its folders do; say what their paths, such as {path}, mean: --name '{form}'"
         raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
     return others
 

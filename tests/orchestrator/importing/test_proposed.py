@@ -190,3 +190,17 @@ def test_only_ascii_digits_make_a_number(label: str) -> None:
     assert not is_number(label)
     assert is_number(" 3,5 ")
     assert same_numbers([label, "3"]) == []
+
+
+def test_a_tree_of_folders_is_told_how_to_be_read(tmp_path: Path) -> None:
+    for run in range(2):
+        for model in ("cnn", "vit"):
+            folder = tmp_path / "tree" / model
+            folder.mkdir(parents=True, exist_ok=True)
+            np.savez(folder / f"seed-{run}.npz", scores=np.log(shares(run))[None], y_true=Y)
+    out = ("--out", tmp_path / "made")
+    code, said = inside("import", tmp_path / "tree", *out)
+    (form,) = re.findall(r"mean: --name '(.*)'", said)
+    assert (code, form) == (2, "{classifier}/seed-{run}.npz")
+    code, said = inside("import", tmp_path / "tree", *out, "--name", form)
+    assert (code, "classifiers cnn, vit" in said) == (0, True), said

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from manyseed.jobs.checks import quoted, similar
-from manyseed.orchestrator.cli.arguments import switch, written_to
+from manyseed.orchestrator.cli.arguments import found, switch, written_to
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, meant, require_one_of
 
@@ -142,28 +142,6 @@ def begin(folder: Path) -> None:
     console.print()
     say_next("All commands", "--help")
     say_next("All pages of the documentation", "docs")
-
-
-def found(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of the sweep directories and of the sweep files in a folder."""
-    from manyseed.orchestrator.paths import SweepPaths
-
-    sweeps, files = [], []
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:
-        return [], []
-    for entry in entries:
-        try:
-            if entry.suffix == ".toml" and entry.is_file():
-                with entry.open(encoding="utf-8") as file:
-                    is_sweep = "[[grid]]" in file.read(100_000)
-                files += [entry.name] if is_sweep else []
-            elif entry.is_dir() and SweepPaths(entry).is_sweep:
-                sweeps.append(entry.name)
-        except (OSError, UnicodeDecodeError):
-            continue
-    return sweeps, files
 
 
 def example(
@@ -363,7 +341,7 @@ def _asked(phrase: str, texts: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the words of a phrase that some page has, and those that none has."""
     asked = _DEFINED.sub("", _DEFINED.sub("", spelt(phrase))).split("-")
     known = {*_stems(" ".join(texts.values()))}
-    lone = all(len(word) < _SHORT for word in asked)
+    lone = max(map(len, asked)) == 1  # one letter stands everywhere
     absent = [
         word
         for word in asked
@@ -373,9 +351,6 @@ def _asked(phrase: str, texts: Mapping[str, str]) -> tuple[str, list[str]]:
     ]
     left = [word for word in asked if word not in absent]
     return " ".join(left) if {*left} - _SMALL else "", absent
-
-
-_SHORT = 2  # letters; shorter words stand everywhere
 
 
 def _terms_like(asked: Sequence[str], texts: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +15,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     optional,
+    pairs,
     require_outside,
     switch,
     takes,
@@ -363,7 +363,7 @@ def import_(
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])
-    options |= {"columns": _pairs(columns or [], "--columns"), "key": _pairs(key or [], "--key")}
+    options |= {"columns": pairs(columns or [], "--columns"), "key": pairs(key or [], "--key")}
     options["classifier"] = name
     of_map = {} if map_ is None else read_map(map_)
     for option in [*of_map]:
@@ -455,18 +455,6 @@ def _into(files: list[Path], out: Path | None) -> Path | None:
         return None
     is_meant = SweepPaths(files[0]).is_sweep or (out is None and len(files) > 1)
     return files[0] if is_meant else None
-
-
-def _pairs(given: list[str], name: str) -> dict[str, str]:
-    """Return pairs such as ``scores=preds,y_true=targets`` by the first of each."""
-    found: dict[str, str] = {}
-    for text in given:
-        for pair in re.split(r",(?=\w+=)", text):
-            own, equals, theirs = pair.partition("=")
-            if not equals or not theirs:
-                raise UserError("is not OURS=THEIRS", key=name, value=pair)
-            found[own.strip()] = theirs
-    return found
 
 
 def _import_directory(into: Path | None, out: Path | None) -> Path:

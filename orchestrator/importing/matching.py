@@ -11,18 +11,16 @@ import json
 import re
 import tomllib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
-from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
@@ -44,8 +42,12 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     PredictionFile,
     common_name,
+    forms,
+    merged,
     require_apart,
     require_spelt,
+    rows_alone,
+    where_unlike,
     with_told,
 )
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
@@ -57,7 +59,7 @@ from manyseed.orchestrator.store.groups import Group, find_group, list_groups
 from manyseed.orchestrator.store.journal import JournalWriter, encode_row
 from manyseed.orchestrator.store.reader import read_array, read_rows
 from manyseed.orchestrator.store.schema import GroupSpec
-from manyseed.orchestrator.store.testsets import Integers, read_splits, write_splits
+from manyseed.orchestrator.store.testsets import Integers, truth, write_splits
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
 _SHOWN = 10  # classes in a message
@@ -97,7 +99,7 @@ def _not_alike(
         what = f"{its} classes are {shown[0]}, not {shown[1]}, as those of {other}"
     elif n[0] != n[1]:
         what = f"{its} test sets have {n[0]:,} points, not {n[1]:,}, as those of {other}"
-        what += _alone(first, source) if is_one_file else ""
+        what += rows_alone(first, source) if is_one_file else ""
     elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
         names = entries_naming_rows(source.file)
         whose = (
@@ -114,36 +116,13 @@ def _not_alike(
             "are sorted by --columns row_id=NAME); if not, import them separately",
         )
     else:
-        what = f"{its} test sets differ from those of {other}{_where(first, source)}"
-    apart = ", or leave out --dataset to name each after its file" * is_dataset_given
-    remedy = "classifiers of one dataset predict the same rows; import others from their own files"
-    return UserError(
-        f"{what}, but both are {'of dataset' if is_one_file else 'named'} {source.dataset}",
-        file=source.file,
-        key=key,
-        remedy=remedy if is_one_file else f"import them separately{apart}",
-    )
-
-
-def _alone(first: PredictionFile, source: PredictionFile) -> str:
-    """Return which rows one of two sources lacks."""
-    rows = [str(row) for row in np.setxor1d(source.test_index[0], first.test_index[0])]
-    are = "is" if len(rows) == 1 else "are"
-    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
-
-
-def _where(first: PredictionFile, source: PredictionFile) -> str:
-    """Return in how many points two sources differ, and how in the first."""
-    n = min(len(first.y_true), len(source.y_true))
-    if not np.array_equal(first.test_index[:n], source.test_index[:n]):
-        return _alone(first, source)
-    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
-    at = repeats[0], points[0]
-    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
-    return (
-        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
-        f"{quoted(one)} in row {source.test_index[at]}, not {quoted(other)}"
-    )
+        what = f"{its} test sets differ from those of {other}{where_unlike(first, source)}"
+    remedy = "import them separately"
+    remedy += ", or leave out --dataset to name each after its file" * is_dataset_given
+    if is_one_file:
+        remedy = "classifiers of one dataset predict the same rows; import others from own files"
+    what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
+    return UserError(what, file=source.file, key=key, remedy=remedy)
 
 
 def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
@@ -203,8 +182,8 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
             for number in np.unique(owner)
         ]
         return Predicted(
-            _merged([(rows, part.label) for rows, part in parts]),
-            _merged([(rows, part.scores) for rows, part in parts]),
+            merged([(rows, part.label) for rows, part in parts]),
+            merged([(rows, part.scores) for rows, part in parts]),
             sum(part.floored for _, part in parts),
             max(part.off for _, part in parts),
         )
@@ -247,19 +226,6 @@ def numbered(
             remedy="number the runs of a repeat across files, or leave run out",
         )
     return runs.select(other.runs.columns)
-
-
-def _merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
-    """Combine parts, each given as a mask of its rows in the result and their values."""
-    if len(parts) == 1 or parts[0][1] is None:
-        return parts[0][1]
-    arrays = [(chosen, values) for chosen, values in parts if values is not None]
-    rows = len(arrays[0][0])
-    dtype = np.result_type(*(values.dtype for _, values in arrays))
-    result = np.empty((rows, *arrays[0][1].shape[1:]), dtype=dtype)
-    for chosen, values in arrays:
-        result[chosen] = values
-    return result
 
 
 ELSEWHERE = "import them into a directory of their own with --out"
@@ -326,20 +292,6 @@ def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
     )
 
 
-def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
-    """Return the test sets of a dataset: `y_true` and `test_index` (repeat, sample).
-
-    All groups of a dataset share them, but some groups may have more repeats than others.
-    """
-    known = []
-    for group in groups:
-        if group.spec.dataset == dataset:
-            y_true, index = read_splits(group)
-            n = int((index[:, 0] >= 0).cumprod().sum())
-            known.append((y_true[:n], index[:n]))
-    return max(known, key=lambda sets: len(sets[0]))
-
-
 def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
     """Return the dataset's true classes (repeat, sample), which must match the source's."""
     y_true, index = truth(source.dataset, groups)
@@ -372,7 +324,7 @@ def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
 
 def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
     """Refuse runs whose predictions differ in form from those of their group."""
-    for what, given, held in _forms(source, spec):
+    for what, given, held in forms(source, spec):
         if given != held:
             raise UserError(
                 f"has {what} {given}; {spec.dataset} × {spec.classifier} of {paths.directory} is "
@@ -380,16 +332,6 @@ def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) ->
                 file=source.file,
                 remedy=f"give them in that form, name another classifier, or {ELSEWHERE}",
             )
-
-
-def _forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
-    """Yield each property of form by name, as the source and as the group have it."""
-    kept = {"none": "labels alone"}
-    yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
-    if source.keep != "none":
-        yield "dtype", source.dtype, spec.dtype
-        yield "probability", source.probability, spec.probability
-    yield "epochs", str([*source.epochs]), str([*spec.epochs])
 
 
 _LAST_RUN = 2**16 - 1
@@ -573,11 +515,9 @@ class _Extension:
     ) -> NDArray[np.uint16] | None:
         """Return the labels (run, sample) of runs of a new one's cell and repeat, if there are."""
         group = find_group(self._paths.store, spec)
-        if group is None:
-            return None
         new = rows.filter(pl.col("position") == position)
         alike = self._held.join(new, on=["cell", "repeat"], how="semi")["row"]
-        if alike.is_empty():
+        if group is None or alike.is_empty():
             return None
         labels = read_rows(group, ["label"], alike.sort().tail(_MOST_KEPT).to_numpy())["label"]
         return np.asarray(labels[:, -1], dtype=np.uint16)

@@ -19,14 +19,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
+from manyseed.analysis.counts import some
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, given, require_one_of
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import Predicted, codes, far_better, texts
-from manyseed.orchestrator.paths import encode_name
-from manyseed.orchestrator.store.schema import Keep, ScoreType
+from manyseed.orchestrator.paths import WARNED, encode_name
+from manyseed.orchestrator.store.schema import GroupSpec, Keep, ScoreType
 
 Positions = NDArray[np.int64]
 
@@ -386,21 +387,11 @@ def _shared(one: str, other: str) -> str:
     return one[: next(differ, len(one))]
 
 
-_TOLD = "# import warned: "
-_MOST_TOLD = 20
-
-
 def with_told(text: str, told: Iterable[str]) -> str:
     """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
     first, *rest = text.split("\n")
-    new = [f"{_TOLD}{' '.join(one.split())}" for one in told]
+    new = [f"{WARNED}{' '.join(one.split())}" for one in told]
     return "\n".join([first, *(line for line in new if line not in rest), *rest])
-
-
-def told_in(text: str) -> list[str]:
-    """Return what imports warned of, unless the user has taken the line out."""
-    lines = [line for line in text.splitlines() if line.startswith(_TOLD)][:_MOST_TOLD]
-    return ["".join(filter(str.isprintable, line.removeprefix(_TOLD))) for line in lines]
 
 
 def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
@@ -481,3 +472,50 @@ def _require_axes(
                 key=key,
                 remedy=f"save {key}.transpose{order}",
             )
+
+
+_SHOWN = 10  # rows in a message
+
+
+def rows_alone(first: PredictionFile, source: PredictionFile) -> str:
+    """Return which rows one of two sources lacks."""
+    rows = [str(row) for row in np.setxor1d(source.test_index[0], first.test_index[0])]
+    are = "is" if len(rows) == 1 else "are"
+    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
+
+
+def where_unlike(first: PredictionFile, source: PredictionFile) -> str:
+    """Return in how many points two sources differ, and how in the first."""
+    n = min(len(first.y_true), len(source.y_true))
+    if not np.array_equal(first.test_index[:n], source.test_index[:n]):
+        return rows_alone(first, source)
+    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
+    at = repeats[0], points[0]
+    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
+    return (
+        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
+        f"{quoted(one)} in row {source.test_index[at]}, not {quoted(other)}"
+    )
+
+
+def merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
+    """Combine parts, each given as a mask of its rows in the result and their values."""
+    if len(parts) == 1 or parts[0][1] is None:
+        return parts[0][1]
+    arrays = [(chosen, values) for chosen, values in parts if values is not None]
+    rows = len(arrays[0][0])
+    dtype = np.result_type(*(values.dtype for _, values in arrays))
+    result = np.empty((rows, *arrays[0][1].shape[1:]), dtype=dtype)
+    for chosen, values in arrays:
+        result[chosen] = values
+    return result
+
+
+def forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield each property of form by name, as the source and as the group have it."""
+    kept = {"none": "labels alone"}
+    yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
+    if source.keep != "none":
+        yield "dtype", source.dtype, spec.dtype
+        yield "probability", source.probability, spec.probability
+    yield "epochs", str([*source.epochs]), str([*spec.epochs])

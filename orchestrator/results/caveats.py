@@ -17,8 +17,7 @@ from manyseed.orchestrator.computing.tables import Analysis, Results
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
 from manyseed.orchestrator.errors import ManyseedError, command, toml_value
-from manyseed.orchestrator.importing.predictions import told_in
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import WARNED, SweepPaths
 from manyseed.orchestrator.survey import covered, survey
 
 if TYPE_CHECKING:
@@ -169,12 +168,20 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
     return sentences
 
 
+_MOST_WARNED = 20
+
+
 def imported(paths: SweepPaths) -> list[tuple[str, str]]:
-    """Return what imports warned of, as its first sentence and the whole."""
+    """Return what imports warned of, as its first sentence and the whole.
+
+    It stands in comments of the sweep file, until the user takes these out.
+    """
     try:
-        told = told_in(paths.sweep_file.read_text("utf-8", errors="replace"))
+        lines = paths.sweep_file.read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return []
+    told = [line.removeprefix(WARNED) for line in lines if line.startswith(WARNED)][:_MOST_WARNED]
+    told = ["".join(filter(str.isprintable, one)) for one in told]
     ends = [re.search(r"[.?](?= [A-Z])|$", one) for one in told]
     return [
         (

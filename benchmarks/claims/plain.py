@@ -74,7 +74,8 @@ PLAIN: Mapping[str, str] = {
     r"Whiskers: 95 %|Intervals of means are 95 %": (
         "Columns of tables, and what their intervals are over."
     ),
-    r"The import warned|These results are (of|also)|values are missing; leave|The others are published by|"
+    r"The import warned|These results are (of|also)|values are missing; leave|"
+    r"The others are published by|"
     r"Analysed \{analysed|the most frequent class of each|no finished run that "
     r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
     r"that are not numbers|"

@@ -390,7 +390,8 @@ def _shared(one: str, other: str) -> str:
 def with_told(text: str, told: Iterable[str]) -> str:
     """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
     first, *rest = text.split("\n")
-    new = [f"{WARNED}{' '.join(one.split())}" for one in told]
+    plain = ("".join(filter(str.isprintable, " ".join(one.split()))) for one in told)
+    new = [f"{WARNED}{one}" for one in plain]  # TOML has no control characters in comments
     return "\n".join([first, *(line for line in new if line not in rest), *rest])
 
 

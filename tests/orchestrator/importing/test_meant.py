@@ -464,7 +464,6 @@ def test_runs_that_are_added_are_compared_with_those_that_are_there(tmp_path: Pa
     lines = file.read_text().splitlines(keepends=True)
     assert sum(line.startswith("# import warned: moved_4.npz") for line in lines) == 1
     file.write_text("".join(line for line in lines if "import warned" not in line))
-    Sweep(sweep).analyze()
     assert "moved_4" not in inside("answers", sweep)[1]
 
 
@@ -478,3 +477,14 @@ def test_the_warning_on_the_order_of_classes_is_repeated_with_the_results(tmp_pa
     assert said.count("with its classes in the order") == 1
     why = " ".join(inside("answers", tmp_path / "sweep", "--why")[1].split())
     assert "class_names gives it. Once it is settled, take this line out of sweep.toml." in why
+
+
+def test_a_file_of_any_name_may_be_warned_of(tmp_path: Path) -> None:
+    given, y = scores(n_runs=3)
+    file = tmp_path / "a\x01\n\udcff.npz"
+    np.savez(file, scores=given[..., [1, 2, 0]], y_true=y)
+    sweep = Sweep.import_predictions([file], tmp_path / "sweep", dataset="d")
+    assert sweep.survey().counts["done"] == 3
+    (line,) = [one for one in sweep.paths.sweep_file.read_text().splitlines() if "warned" in one]
+    assert line.startswith("# import warned: a .npz: imported has the mean recall")
+    assert sweep.analyze()["runs"].height == 3

@@ -19,7 +19,7 @@ import errno
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -110,6 +110,62 @@ class UserError(ManyseedError):
     @property
     def _key(self) -> str | None:
         return key_in_python(self.key) if self.key and self.from_python else self.key
+
+
+class Unread(UserError):
+    """Files that are read with further options of an import, which seem to be meant.
+
+    `options`: some of ``columns``, ``key``, ``probabilities`` and ``dataset``, as
+    `import_predictions` takes them.
+    `before` and `after`: what the remedy says around them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None,
+        key: str | None,
+        options: Mapping[str, Any],
+        before: str = "",
+        after: str = "",
+        command: str = "",
+    ) -> None:
+        self.options, self.before, self.after = options, before, after
+        remedy = f"{before}{command}{self.given}{after}"
+        super().__init__(message, file=file, key=key, remedy=remedy)
+
+    @property
+    def given(self) -> str:
+        """The options as a shell takes them."""
+        words = []
+        for name, value in self.options.items():
+            words.append(f"--{name}")
+            if isinstance(value, Mapping):
+                words.append(",".join(f"{k}={shlex.quote(v)}" for k, v in value.items()))
+            elif isinstance(value, str):
+                words.append(shlex.quote(value))
+        return " ".join(words)
+
+    def _worded(self, text: str | None) -> str | None:
+        if text and self.from_python:
+            arguments = (f"{name}={value!r}" for name, value in self.options.items())
+            text = text.replace(self.given, ", ".join(arguments))
+        return super()._worded(text)
+
+    def told(self, options: Mapping[str, Any], command: str = "") -> Unread:
+        """Return the same error with other options, maybe within a command."""
+        again = Unread(
+            self.message,
+            file=self.file,
+            key=self.key,
+            options=options,
+            before=self.before,
+            after=self.after,
+            command=command,
+        )
+        again.from_python = self.from_python
+        return again
 
 
 class SeveralErrors(UserError):

@@ -12,6 +12,9 @@ from manyseed.orchestrator.errors import DamagedFile, UserError, command
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 """Suffixes of names below ``tasks/journals`` and ``tasks/leases``."""
 
+WARNED = "# import warned: "
+"""Begins comments of an imported sweep's file, which results repeat."""
+
 IMPORTED = "import-"
 """Prefix of journals that an import writes; the number of its plan part follows."""
 

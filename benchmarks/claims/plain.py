@@ -74,7 +74,8 @@ PLAIN: Mapping[str, str] = {
     r"Whiskers: 95 %|Intervals of means are 95 %": (
         "Columns of tables, and what their intervals are over."
     ),
-    r"These results are (of|also)|values are missing; leave|The others are published by|"
+    r"The import warned|These results are (of|also)|values are missing; leave|"
+    r"The others are published by|"
     r"Analysed \{analysed|the most frequent class of each|no finished run that "
     r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
     r"that are not numbers|"
@@ -91,7 +92,7 @@ PLAIN: Mapping[str, str] = {
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
     r"no run of \{\}, cell|have different data|import (both|the other) with (the same )?--dataset|"
     r"has another \{\} than|must have the test points of|must count classes as y|"
-    r"distinct runs of B as|share no test set|has at least one member": (
+    r"distinct runs of B as|only labels are kept|share no test set|has at least one member": (
         "What a question lacks, and what to ask instead."
     ),
     r"seeds, on these test sets|among its own runs; whether": (

@@ -172,6 +172,30 @@ def _apart(seed: int, *, is_shuffled: bool) -> Tally:
     return Tally(found == [5] if is_shuffled else bool(found))
 
 
+def _added(seed: int, *, is_shuffled: bool) -> Tally:
+    """Say which of three added runs have their points in another order than four that are there.
+
+    The added ones are of another model, which finds half of the others' hard points hard; or they
+    are like the others, with their points shuffled alike within each class.
+    """
+    rng, n = np.random.default_rng([seed, 3]), 600
+    y, hard = rng.integers(0, 3, n), np.where(rng.random(n) < 0.25, 0.5, 0.03)
+    at, other = rng.choice(n, n // 2, replace=False), hard.copy()
+    other[at] = hard[rng.permutation(at)]
+    order = np.arange(n)
+    for each in range(3):
+        rows = np.flatnonzero(y == each)
+        order[rows] = rng.permutation(rows)
+    runs = []
+    for run in range(7):
+        own = other if run >= 4 and not is_shuffled else hard
+        wrong = rng.random(n) < np.minimum(own * (1 + 0.1 * rng.standard_t(2) ** 2), 0.95)
+        label = np.where(wrong, (y + rng.integers(1, 3, n)) % 3, y)
+        runs.append(label[order] if run >= 4 and is_shuffled else label)
+    found, _ = apart(np.stack(runs), y, 4)
+    return Tally(found == [4, 5, 6] if is_shuffled else bool(found))
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "seed_3.csv disagrees with the others 2 times as often …, as if its points were in another "
@@ -185,6 +209,18 @@ CLAIMS: tuple[Claim, ...] = (
         "six runs, one of another model that shares half of its hard points; 600 points; how many "
         "a run gets wrong has heavy tails",
         "a run's points are shuffled within each class: it is named",
+    ),
+    Claim(
+        "seed_7.csv disagrees with the runs that are there 2 times as often …",
+        "import DIR",
+        r"times as often as these",
+        0.05,
+        "sweeps",
+        partial(_added, is_shuffled=False),
+        partial(_added, is_shuffled=True),
+        "three added to four, of another model that shares half of their hard points; 600 points; "
+        "how many a run gets wrong has heavy tails",
+        "the points of all three are shuffled alike within each class: they are named",
     ),
     Claim(
         "Points that change class between runs: 12 of 100 of a on D",

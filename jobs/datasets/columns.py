@@ -247,11 +247,15 @@ def is_mark(label: str) -> bool:
 
 
 def is_number(label: str) -> bool:
-    """Return whether a label is a number, perhaps between blanks or with a decimal comma."""
+    """Return whether a label is a number, perhaps between blanks or with a decimal comma.
+
+    Only of ASCII digits: others that Python reads are labels to what reads tables.
+    """
     try:
-        return math.isfinite(float(label.replace(",", ".", 1))) and "_" not in label
+        is_finite = math.isfinite(float(label.replace(",", ".", 1)))
     except ValueError:
         return False
+    return is_finite and "_" not in label and label.strip().isascii()
 
 
 def _beside_numbers(labels: list[str]) -> tuple[str, ...] | None:

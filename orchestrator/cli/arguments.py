@@ -499,3 +499,37 @@ def _values(ctx: typer.Context, name: str) -> list[str]:
             values: list[str] = frame.collect()[name].sort().head(_MOST_VALUES).to_list()
             return [value.replace("'", "''") for value in values]
     return []
+
+
+def found(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the sweep directories and of the sweep files in a folder."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    sweeps, files = [], []
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return [], []
+    for entry in entries:
+        try:
+            if entry.suffix == ".toml" and entry.is_file():
+                with entry.open(encoding="utf-8") as file:
+                    is_sweep = "[[grid]]" in file.read(100_000)
+                files += [entry.name] if is_sweep else []
+            elif entry.is_dir() and SweepPaths(entry).is_sweep:
+                sweeps.append(entry.name)
+        except (OSError, UnicodeDecodeError):
+            continue
+    return sweeps, files
+
+
+def pairs(given: list[str], name: str) -> dict[str, str]:
+    """Return pairs such as ``scores=preds,y_true=targets`` by the first of each."""
+    found: dict[str, str] = {}
+    for text in given:
+        for pair in re.split(r",(?=\w+=)", text):
+            own, equals, theirs = pair.partition("=")
+            if not equals or not theirs:
+                raise UserError("is not OURS=THEIRS", key=name, value=pair)
+            found[own.strip()] = theirs
+    return found

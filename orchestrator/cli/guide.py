@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from manyseed.orchestrator.cli.arguments import switch, written_to
+from manyseed.jobs.checks import quoted, similar
+from manyseed.orchestrator.cli.arguments import found, switch, written_to
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
-from manyseed.orchestrator.errors import UserError, require_one_of
+from manyseed.orchestrator.errors import UserError, meant, require_one_of
 
 if TYPE_CHECKING:
     from manyseed.jobs.hparams import Hparam
@@ -78,15 +79,21 @@ def docs(
         return say_next("Read one", "docs", "start")
     name, _, heading = page.partition("#")
     name = name.removeprefix("docs/").removesuffix(".md")
-    if name not in texts and not heading and (places := mentions(name, texts)):
+    if name not in texts and not heading:
+        known, absent = _asked(name, texts)
+        places = mentions(known, texts)
+        if not places:
+            remedy = f"{meant(_terms_like(absent or [name], texts))} manyseed docs lists all pages"
+            what = "no page has this name, and none has this word"
+            raise UserError(what, key="WORD", value=name, remedy=remedy.strip())
+        for word in absent:
+            near = meant(_terms_like([word], texts)).capitalize()
+            say(f"No page has the word {quoted(word)}. {near}".rstrip())
         for one in places[:_PLACES]:
             say(f"{one.where}  {one.title}")
             say(one.line, indent=2)
         return say_next("Read one", "docs", places[0].where)
-    missing = (
-        "there is no such page" if heading else "no page has this name, and none has this word"
-    )
-    require_one_of(name, texts, missing, key="PAGE" if heading else "WORD")
+    require_one_of(name, texts, "there is no such page", key="PAGE")
     text = _REFERENCE.sub(lambda _: _methods(), completed(name, texts[name]))
     by_heading = sections(text) | words(text)
     if heading:
@@ -135,28 +142,6 @@ def begin(folder: Path) -> None:
     console.print()
     say_next("All commands", "--help")
     say_next("All pages of the documentation", "docs")
-
-
-def found(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of the sweep directories and of the sweep files in a folder."""
-    from manyseed.orchestrator.paths import SweepPaths
-
-    sweeps, files = [], []
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:
-        return [], []
-    for entry in entries:
-        try:
-            if entry.suffix == ".toml" and entry.is_file():
-                with entry.open(encoding="utf-8") as file:
-                    is_sweep = "[[grid]]" in file.read(100_000)
-                files += [entry.name] if is_sweep else []
-            elif entry.is_dir() and SweepPaths(entry).is_sweep:
-                sweeps.append(entry.name)
-        except (OSError, UnicodeDecodeError):
-            continue
-    return sweeps, files
 
 
 def example(
@@ -333,7 +318,9 @@ def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
         return []
     long = [word for word in wanted.split("-") if len(word) >= _LONG_WORD]
     several = "-" in wanted and bool(long)
-    found = [*_named_alike(wanted, texts), *(_of_parts(wanted, texts) if several else ())]
+    found = _named_alike(wanted, texts)
+    if several:
+        found += [*_named_among(wanted, texts), *_of_parts(wanted, texts)]
     for words_, forms in (([wanted], False), (long * several, False), (long or [wanted], True)):
         if places := _having(words_, texts, forms=forms) if words_ else []:
             places += [] if several or forms else _having(long or [wanted], texts, forms=True)
@@ -342,6 +329,46 @@ def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
             return [*once.values()]
     once = {one.where: one for one in found + (_partly(long, texts) if several else [])}
     return [*once.values()]
+
+
+_DEFINED = re.compile(
+    r"^what-(is|are|does|s)-(an?-|the-)?|-(mean|means|definition|meaning|explained|explanation)$"
+    r"|^(definition|meaning|explanation|explain|define)-(of-)?(the-)?"
+)
+
+
+def _asked(phrase: str, texts: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the words of a phrase that some page has, and those that none has."""
+    asked = _DEFINED.sub("", _DEFINED.sub("", spelt(phrase))).split("-")
+    known = {*_stems(" ".join(texts.values()))}
+    lone = max(map(len, asked)) == 1  # one letter stands everywhere
+    absent = [
+        word
+        for word in asked
+        if word
+        and word not in _SMALL
+        and (lone or not any(one.startswith(stem(word)) for one in known))
+    ]
+    left = [word for word in asked if word not in absent]
+    return " ".join(left) if {*left} - _SMALL else "", absent
+
+
+def _terms_like(asked: Sequence[str], texts: Mapping[str, str]) -> list[str]:
+    """Return the terms, of pages, the glossary and headings, that are most like words."""
+    glossary = texts.get(_GLOSSARY, "")
+    terms = [term for term, _ in words(glossary).values()]
+    terms += [term for others, _ in _ALIKE.findall(glossary) for term in others.split(", ")]
+    titles = " ".join(title for text in texts.values() for title, _ in sections(text).values())
+    terms += [word for word in spelt(titles).split("-") if len(word) > _LONG_WORD]
+    near = [one for word in asked for one in similar(word, [*texts, *terms]) if len(word) > 1]
+    return list(dict.fromkeys(near))[:_MOST_LIKE]
+
+
+_MOST_LIKE = 3
+_SMALL = {
+    *("a", "an", "and", "are", "at", "be", "by", "can", "do", "does", "for", "from", "how", "i"),
+    *("in", "is", "it", "of", "on", "or", "the", "to", "what", "when", "where", "which", "with"),
+}
 
 
 def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
@@ -417,12 +444,33 @@ def _named_alike(wanted: str, texts: Mapping[str, str], *, exactly: bool = False
     found: list[Mention] = []
     for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
         known = others.split(", ")
-        if wanted not in map(spelt, known) if exactly else _stems(wanted) not in map(_stems, known):
-            continue
-        for label, page, anchor in _LINK.findall(links):
-            title, text = sections(texts[page])[anchor]
-            has = [*_stems(wanted), *_stems(label)]
-            found.append(Mention(f"{page}#{anchor}", title, _line(text, has)))
+        if wanted in map(spelt, known) if exactly else _stems(wanted) in map(_stems, known):
+            found += _linked(links, wanted, texts)
+    return found
+
+
+def _named_among(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
+    """Return those that it names for several words that are all asked for, the most words first."""
+    asked, found = {*_roots(wanted)}, list[tuple[int, str]]()
+    for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
+        each = [{*_roots(spelt(one))} - _SMALL for one in others.split(", ")]
+        if most := max((len(one) for one in each if len(one) > 1 and one <= asked), default=0):
+            found.append((-most, links))
+    found.sort(key=lambda one: one[0])
+    return [one for _, links in found for one in _linked(links, wanted, texts)]
+
+
+def _roots(wanted: str) -> list[str]:
+    """Return the stems of words, of short ones too."""
+    return [stem(word.removesuffix("s")) for word in wanted.split("-")]
+
+
+def _linked(links: str, wanted: str, texts: Mapping[str, str]) -> list[Mention]:
+    found = []
+    for label, page, anchor in _LINK.findall(links):
+        title, text = sections(texts[page])[anchor]
+        line = _line(text, _stems(wanted), _stems(label))
+        found.append(Mention(f"{page}#{anchor}", title, line))
     return found
 
 
@@ -432,7 +480,7 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
     stems = [stem(word) for word in wanted] if forms else stems
     ending = _FORMS if forms else "s|es|ing"
     has = [re.compile(rf"(?<!\w){re.escape(one)}({ending})?(?!\w)") for one in stems]
-    found: list[tuple[bool, int, int, str, str, str]] = []
+    found: list[tuple[bool, int, bool, int, str, str, str]] = []
     for page, text in texts.items():
         listed = sections(text)
         for (anchor, (title, whole)), after in zip(
@@ -444,10 +492,14 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
                 continue  # they lead to other sections
             if times := min(len(one.findall(in_text)) for one in has):
                 titled = sum(bool(one.search(in_title)) for one in has)
-                found.append((page in _LAST, -titled, -times, f"{page}#{anchor}", title, own))
+                prose = spelt(_FENCE.sub("", own))
+                is_code = not all(one.search(prose) for one in has)
+                order = (page in _LAST, -titled, is_code, -times)
+                found.append((*order, f"{page}#{anchor}", title, own))
         for anchor, (term, meaning) in words(text).items():
             if [spelt(term)] in (wanted, stems):
-                found.append((False, -len(has), -len(text), f"{page}#{anchor}", term, meaning))
+                order = (False, -len(has), False, -len(text))
+                found.append((*order, f"{page}#{anchor}", term, meaning))
     parts = [part for one in stems for part in one.split("-")]
     return [
         Mention(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))
@@ -455,32 +507,54 @@ def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> 
     ]
 
 
-_LINE = 76  # letters
-_WORDS = 4  # of a heading at most
+_LONGEST = 200  # letters of a sentence that is shown
+_WORDS = 4  # of a sentence at least
+_ANY_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_SENTENCE_END = re.compile(r"(?:(?<=[.?!])|(?<=[.?!]\*\*)) (?=[*[`]*[A-Z\d`])")
+_SEPARATOR = re.compile(r"^\|[-:| ]+\|$")
 
 
-def _line(text: str, stems: Sequence[str]) -> str:
-    """Return the sentence of a section that has the most of these words, or the part around one."""
-    plain = _LINK.sub(r"\1", re.sub(r"^#+ .*$|^```.*$|^<!--.*$", "", text, flags=re.MULTILINE))
-    plain = re.sub(r"^\|[-| ]+$", "", plain, flags=re.MULTILINE)
-    blocks = re.split(r"\n\s*\n|\n(?=[-|])|\n(?=\d+\.)", plain)
-    told = (" ".join(re.sub(r"[*`|]+", " ", block).split()).lstrip("- ") for block in blocks)
-    rows = (re.sub(r" ([,:;.])(?= )", r"\1", row) for row in told)
-    sentences = [one for row in rows for one in re.split(r"(?<=[.:;?]) (?=[A-Z`\d])", row) if one]
+def _line(text: str, stems: Sequence[str], also: Sequence[str] = ()) -> str:
+    """Return the sentence of a section that has the most of these words; else its first.
+
+    `also`: words that count less. Prose comes before rows of tables, and commands only where there
+    is neither.
+    """
+    bare = re.sub(r"^#+ .*$|^<!--.*$", "", _FENCE.sub("\n\n", text), flags=re.MULTILINE)
+    bare = re.sub(r"!\[[^]]*\]\([^)]*\)", "", bare)
+    prose, rows = list[str](), list[str]()
+    for block in re.split(r"\n\s*\n|\n(?=[-|])|\n(?=\d+\.)", bare):
+        whole = " ".join(block.split())
+        parts = [whole] if whole.startswith("|") else _SENTENCE_END.split(whole.removeprefix("- "))
+        told = [re.sub(r"[*`]+", "", _ANY_LINK.sub(r"\1", part)) for part in parts]
+        (rows if whole.startswith("|") else prose).extend(told)
+    heads = {n - 1 for n, row in enumerate(rows) if _SEPARATOR.match(row)}
+    cells = [
+        [cell.strip() for cell in row.strip("| ").split(" | ")]
+        for n, row in enumerate(rows)
+        if n not in heads and not _SEPARATOR.match(row)
+    ]
+    listed = [f"{first}: {max(more, key=len)}" for first, *more in cells if more]
+    sentences = [one for one in prose if len(one.split()) >= _WORDS]
+    sentences += [one for one in listed if len(one.split()) >= _WORDS] or prose
+    sentences = [*filter(None, sentences)] or re.findall(r"^manyseed .*$", text, re.MULTILINE)
     if not sentences:
         return ""
     stems = [one for one in stems if len(one) >= _LONG_WORD] or stems
-    held = [sum(one in f"-{spelt(sentence)}" for one in stems) for sentence in sentences]
-    if not any(held):  # the first that is a sentence
-        held = [len(sentence.split()) > _WORDS for sentence in sentences]
+    wanted, more = {stem(one) for one in stems} - _SMALL, {stem(one) for one in also} - _SMALL
+    held = [
+        (
+            len(wanted & {*_stems(sentence)}),
+            len(more & {*_stems(sentence)}) - sentence.endswith(":") + (not place),
+            len(sentence) <= _LONGEST,
+        )
+        for place, sentence in enumerate(sentences)
+    ]
     chosen = sentences[held.index(max(held))]
-    if len(chosen) <= _LINE:
+    if len(chosen) <= _LONGEST:
         return chosen
-    at = min([n for one in stems if (n := chosen.lower().find(one)) >= 0], default=0)
-    begin = 0 if at < _LINE - 20 else chosen.rfind(" ", 0, at - 20) + 1
-    part = chosen[begin : begin + _LINE - 4]
-    cut = part.rsplit(" ", 1)[0] if begin + len(part) < len(chosen) else part
-    return f"{'… ' if begin else ''}{cut}{' …' if begin + len(part) < len(chosen) else ''}"
+    ends = [end.start() for end in re.finditer(r"[,;:)] ", chosen[:_LONGEST])]
+    return f"{chosen[: ends[-1] if ends else chosen.rfind(' ', 0, _LONGEST)].rstrip(',;:')} …"
 
 
 def _anchor(title: str) -> str:

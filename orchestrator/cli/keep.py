@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     argument,
     optional,
+    pairs,
     require_outside,
     switch,
     takes,
@@ -22,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
 )
 from manyseed.orchestrator.cli.output import (
     bar,
+    briefly,
     console,
     counted,
     print_json,
@@ -32,7 +34,7 @@ from manyseed.orchestrator.cli.output import (
     size,
 )
 from manyseed.orchestrator.cli.status import print_values
-from manyseed.orchestrator.errors import RunsError, UserError, command, flag
+from manyseed.orchestrator.errors import RunsError, Unread, UserError, command, flag
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.runs import Differences, Rerun
@@ -355,14 +357,13 @@ def import_(
 
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
-    from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.classes import FLOOR
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])
-    options |= {"columns": _pairs(columns or [], "--columns"), "key": _pairs(key or [], "--key")}
+    options |= {"columns": pairs(columns or [], "--columns"), "key": pairs(key or [], "--key")}
     options["classifier"] = name
     of_map = {} if map_ is None else read_map(map_)
     for option in [*of_map]:
@@ -385,11 +386,16 @@ def import_(
     before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
     with options_of(map_, of_map):
         options |= {"classifiers": of_each, "adding": into is not None}
-        floored = import_predictions(unnamed, directory, **options)
+        try:
+            floored = import_predictions(unnamed, directory, **options)
+        except Unread as error:
+            if map_ is not None:
+                raise
+            raise error.told(error.options, _typed(files, out, options, error)) from None
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
     if into is None:
-        say(f"Imported {counted(now, 'run')} into {directory}.")
+        say(f"Imported {counted(now, 'run')} into {directory}: {_pairs_of(directory)}.")
     else:
         say(f"Added {counted(now - held, 'run')} to {directory}, which holds {now:,} now.")
     if floored:
@@ -401,6 +407,46 @@ def import_(
     say_next("Next", "analyze", directory)
 
 
+def _pairs_of(directory: Path) -> str:
+    """Name the classifiers of each dataset of a sweep."""
+    from manyseed.analysis.counts import some
+    from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.plan import Plan
+
+    pairs = dict[str, dict[str, None]]()
+    for dataset, classifier in (
+        Plan.read(SweepPaths(directory)).cells["dataset", "classifier"].rows()
+    ):
+        pairs.setdefault(dataset, {})[classifier] = None
+    told = (
+        f"dataset {dataset}, classifier{'s' * (len(names) > 1)} {some([*names], _FEW_NAMED)}"
+        for dataset, names in pairs.items()
+    )
+    return some([*told], _FEW_NAMED)
+
+
+_FEW_NAMED = 5
+
+
+def _typed(files: list[Path], out: Path | None, options: dict[str, Any], error: Unread) -> str:
+    """Return an import as it was typed, up to what an error proposes: its last options."""
+    meant = {own for value in error.options.values() if isinstance(value, dict) for own in value}
+    words: list[object] = [] if out is None else ["--out", out]
+    for name in ("dataset", "classifier", "truth", "runs", "probability", "name"):
+        is_usual = name == "probability" and options[name] == "softmax"
+        if options[name] and not is_usual and name not in {*meant, *error.options}:
+            words += [f"--{name}", options[name]]
+    for name, listed in options["classifiers"].items():
+        words += [word for file in listed for word in ("--classifier", f"{name}={file}")]
+    for name in ("columns", "key"):
+        if options[name] and name not in error.options:
+            pairs = (f"{own}={theirs}" for own, theirs in options[name].items())
+            words += [f"--{name}", ",".join(pairs)]
+    if options["probabilities"]:
+        words.append("--probabilities")
+    return " ".join([command("import"), *briefly(files), shlex.join(map(str, words)), ""])
+
+
 def _into(files: list[Path], out: Path | None) -> Path | None:
     """Return the directory to add to, which stands before the files; others hold predictions."""
     from manyseed.orchestrator.paths import SweepPaths
@@ -409,18 +455,6 @@ def _into(files: list[Path], out: Path | None) -> Path | None:
         return None
     is_meant = SweepPaths(files[0]).is_sweep or (out is None and len(files) > 1)
     return files[0] if is_meant else None
-
-
-def _pairs(given: list[str], name: str) -> dict[str, str]:
-    """Return pairs such as ``scores=preds,y_true=targets`` by the first of each."""
-    found: dict[str, str] = {}
-    for text in given:
-        for pair in re.split(r",(?=\w+=)", text):
-            own, equals, theirs = pair.partition("=")
-            if not equals or not theirs:
-                raise UserError("is not OURS=THEIRS", key=name, value=pair)
-            found[own.strip()] = theirs
-    return found
 
 
 def _import_directory(into: Path | None, out: Path | None) -> Path:

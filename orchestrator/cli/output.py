@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -421,3 +423,18 @@ def one_core(paths: SweepPaths, what: str, more: str = "") -> Iterator[None]:
     finally:
         said.cancel()
         os.sched_setaffinity(0, cores)
+
+
+_FEW_FILES = 3
+
+
+def briefly(files: list[Path]) -> list[str]:
+    """Return files as words of a shell: many by a pattern that only they match, if there is one."""
+    from manyseed.orchestrator.importing.predictions import shared_ends
+
+    if len(files) > _FEW_FILES and len({file.parent for file in files}) == 1:
+        start, end = shared_ends(file.name for file in files)
+        if {*files[0].parent.glob(f"{glob.escape(start)}*{glob.escape(end)}")} == {*files}:
+            ends = (str(files[0].parent / start), end) if start else (f"{files[0].parent}/", end)
+            return ["*".join(shlex.quote(part) if part else "" for part in ends)]
+    return [shlex.quote(str(file)) for file in files]

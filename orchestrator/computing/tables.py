@@ -89,15 +89,28 @@ _TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles a
 
 
 def not_computed(record: Analysis) -> list[str]:
-    """Say which metrics failed, or need what was not kept, one sentence each."""
+    """Say which metrics failed, or need what was not kept, one sentence each.
+
+    Those that lack what was not imported have a sentence together.
+    """
     where: dict[tuple[str, str], list[str]] = {}
     for item in record.unavailable:
         group = f"{item.dataset} × {item.classifier}"
         where.setdefault((item.metric, item.reason), []).append(group)
-    return [
-        f"{_TOLD.get(metric, metric)} is not computed for {some(groups, 3)}: it {reason}."
-        for (metric, reason), groups in where.items()
-    ]
+    metrics: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    for (metric, reason), groups in where.items():
+        alone = "" if reason.endswith(NOT_IMPORTED) else metric
+        metrics.setdefault((reason, tuple(groups), alone), []).append(_TOLD.get(metric, metric))
+    sentences = []
+    for (reason, lacking, _), names in metrics.items():
+        are, each = ("is", "it") if len(names) == 1 else ("are", "each")
+        sentences.append(
+            f"{', '.join(names)} {are} not computed for {some(lacking, 3)}: {each} {reason}."
+        )
+    return sentences
+
+
+NOT_IMPORTED = "to be imported"
 
 
 def of_probabilities(record: Analysis) -> list[str]:

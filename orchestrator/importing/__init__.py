@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import (
     ManyseedError,
+    Unread,
     UserError,
     nearest,
     require_one_of,
@@ -47,6 +50,7 @@ from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Entries,
     Names,
+    common_name,
     prediction_file,
     unreadable,
 )
@@ -97,7 +101,8 @@ def import_predictions(
     directory : Path
         The sweep directory to make.
     dataset : str
-        The dataset's name; by default the file's.
+        The dataset's name; by default the file's. Of several tables, what their names share but for
+        the seed, or else their folder's.
     classifier : str
         The classifier's name; by default "imported".
     classifiers : mapping of str to sequence of Path
@@ -137,6 +142,87 @@ def import_predictions(
         For files that can't be read or don't match.
     """
     require_one_of(probability, PROBABILITIES, "unknown", key="--probability")
+    options: dict[str, Any] = {
+        "dataset": dataset,
+        "classifier": classifier,
+        "classifiers": classifiers,
+        "truth": truth,
+        "runs": runs,
+        "probability": probability,
+        "probabilities": probabilities,
+        "columns": columns,
+        "key": key,
+        "name": name,
+        "adding": adding,
+    }
+    try:
+        return _imported(files, directory, **options)
+    except Unread as error:
+        given = {option for option in ("dataset", "classifier") if options[option]}
+        given |= {"classifier"} if classifiers else set()
+        given |= Pattern(name).parts if name else set()
+        folders = [file for file in files if _is_folder(file)]
+        if truth or any(one.stem in _TRUTHS for folder in folders for one in folder.iterdir()):
+            given.add("y_true")
+        check = partial(_imported, files, directory, tried=True)
+        raise error.told(_all_meant(error, given, options, check)) from None
+
+
+_MOST_TRIED = 5
+
+
+def _all_meant(
+    error: Unread, given: Collection[str], options: Mapping[str, Any], check: Callable[..., int]
+) -> Mapping[str, Any]:
+    """Return the options that read the files: those that an error proposes, and what follows.
+
+    `given`: what is said otherwise. `options`: as the user gave them, which count more. `check`:
+    reads the files without importing them.
+    """
+    meant: dict[str, Any] = {}
+    for _ in range(_MOST_TRIED):
+        before = meant
+        for option, value in error.options.items():
+            if isinstance(value, Mapping):
+                pairs = {**meant.get(option, {}), **value, **(options[option] or {})}
+                value = {
+                    own: theirs
+                    for own, theirs in pairs.items()
+                    if own not in given or theirs == error.key or own in (options[option] or {})
+                }
+            meant = {**meant, option: value}
+        texts = [value for value in meant.values() if isinstance(value, Mapping)]
+        if meant == before or any("NAME" in value.values() for value in texts):
+            break
+        try:
+            check(**{**options, **meant})
+        except Unread as further:
+            error = further
+        except UserError:
+            break
+        else:
+            break
+    return meant
+
+
+def _imported(
+    files: Sequence[Path],
+    directory: Path,
+    *,
+    dataset: str | None,
+    classifier: str | None,
+    classifiers: Mapping[str, Sequence[str | Path]] | None,
+    truth: str | Path | None,
+    runs: str | Path | None,
+    probability: str,
+    probabilities: bool,
+    columns: Mapping[str, str] | None,
+    key: Mapping[str, str] | None,
+    name: str | None,
+    adding: bool,
+    tried: bool = False,
+) -> int:
+    """Import the files, or only check that they can be read."""
     asked = cast(Probability, probability)
     is_dataset_given = dataset is not None
     if adding:
@@ -158,8 +244,12 @@ def import_predictions(
     files = [one for file in files for one in _spread(file, truths)]
     named: list[tuple[Path | InMemory, Names]]
     of_paths: dict[Path, dict[str, Any]] = {}
-    if not dataset and "classifier" in (columns or {}) and "dataset" not in (columns or {}):
-        dataset = files[0].stem if files else None
+    is_table = len(files) > 1 and all(_is_table(file) for file in files)
+    if not dataset and "dataset" not in {*(columns or {}), *(pattern.parts if pattern else ())}:
+        if is_table:
+            dataset = common_name(files)
+        elif files and "classifier" in (columns or {}):
+            dataset = files[0].stem
     if pattern is None:
         named = [(file, Names(dataset, classifier)) for file in files]
     else:
@@ -246,6 +336,8 @@ def import_predictions(
         are_joined = kind in ("arrays", "table")
         if are_joined:
             sources = joined(sources, is_dataset_given=is_dataset_given)
+        if tried:
+            return 0
         return write(sources, directory)
 
 
@@ -360,6 +452,10 @@ def _allow_open(files: int) -> None:
 _TRUTHS = ("y_true", "truth")
 
 
+def _is_table(file: Path | InMemory) -> bool:
+    return isinstance(file, Path) and file.suffix in (".csv", ".parquet")
+
+
 def _is_folder(file: Path | InMemory) -> bool:
     return isinstance(file, Path) and file.is_dir()
 
@@ -377,6 +473,11 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     others = [one for one in found if one.stem not in _TRUTHS]
     if not others:
         remedy = f"their names end in {', '.join(FORMATS)}"
+        below = (one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS)
+        if example := next(below, None):
+            path = example.relative_to(file).as_posix()
+            form = f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
+            remedy = f"its folders do; say what their paths, such as {path}, mean: --name '{form}'"
         raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
     return others
 

@@ -1,4 +1,4 @@
-"""What ``export`` wrote: a zip, which becomes a sweep directory, or a table.
+"""What others packed: the zip or the table that ``export`` wrote, files of tensors.
 
 A zip may come from anybody. Only names that ``export`` writes are unpacked, as plain files no
 larger than the sweep's own layout allows; anything else is refused before it is written.
@@ -9,20 +9,24 @@ from __future__ import annotations
 import errno
 import math
 import os
+import pickle
 import re
 import shutil
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.parquet import scan_parquet
 from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
@@ -39,6 +43,7 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    unreadable,
 )
 from manyseed.orchestrator.importing.tables import collected, reading, scan
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
@@ -346,3 +351,61 @@ def _lines(path: Path, lines: Positions) -> pl.DataFrame:
     table = scan(path).select(columns)
     with reading(path):
         return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])
+
+
+_PLAIN_TENSORS = "save only tensors: torch.save({'scores': scores, 'y_true': y_true}, FILE)"
+
+
+def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file by name; a single tensor is ``scores``, or ``labels`` if integer.
+
+    Arrays stay in the file until they are read, if it can be mapped. bfloat16 becomes float32.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise UserError(
+            "reading it needs PyTorch, which is not installed",
+            file=path,
+            remedy=f"{install(['torch'])}; or save NumPy arrays: numpy.savez",
+        ) from None
+    try:
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # a format that cannot be mapped
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))
+        reason = "does not hold plain tensors, and nothing else is loaded"
+        reason += f": it holds {found[1]}" if found else ""
+        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS) from error
+    except Exception as error:  # a damaged file may cause any error
+        raise unreadable(path, "a PyTorch file", error) from error
+    if isinstance(content, torch.Tensor):
+        content = {"scores" if content.is_floating_point() else "labels": content}
+    if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
+        reason = f"holds a {type(content).__name__}, not a dict of tensors by name"
+        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS)
+    return {name: _array(path, name, value) for name, value in content.items()}
+
+
+def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.is_sparse or value.is_quantized or value.is_complex():
+            raise UserError(
+                "is not a plain tensor of numbers", file=path, key=name, remedy=_PLAIN_TENSORS
+            )
+        value = value.detach()
+        value = value.float() if value.dtype == torch.bfloat16 else value
+        return np.asarray(value.numpy())
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufU":
+        raise UserError(
+            f"is a {type(value).__name__}, not a tensor or a list of numbers or names",
+            file=path,
+            key=name,
+            remedy=_PLAIN_TENSORS,
+        )
+    return array

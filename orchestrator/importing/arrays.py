@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
-import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
-from manyseed.jobs.packages import install
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.importing.archive import opened, reading_zip
+from manyseed.orchestrator.errors import Unread, UserError, nearest
+from manyseed.orchestrator.importing.archive import opened, read_tensors, reading_zip
 from manyseed.orchestrator.importing.classes import (
     Predicted,
     codes,
@@ -37,8 +35,6 @@ from manyseed.orchestrator.importing.classes import (
     predicted,
     remedy_for,
     require_apart,
-    require_axes,
-    require_last_of_classes,
     require_logits,
     require_one_order,
     texts,
@@ -50,69 +46,13 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    require_axes,
+    require_last_of_classes,
     unreadable,
 )
 from manyseed.orchestrator.store.schema import ScoreType
 
 TENSORS = (".pt", ".pth")
-
-_PLAIN_TENSORS = "save only tensors: torch.save({'scores': scores, 'y_true': y_true}, FILE)"
-
-
-def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file by name; a single tensor is ``scores``, or ``labels`` if integer.
-
-    Arrays stay in the file until they are read, if it can be mapped. bfloat16 becomes float32.
-    """
-    try:
-        import torch
-    except ImportError:
-        raise UserError(
-            "reading it needs PyTorch, which is not installed",
-            file=path,
-            remedy=f"{install(['torch'])}; or save NumPy arrays: numpy.savez",
-        ) from None
-    try:
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # a format that cannot be mapped
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+)", str(error))
-        reason = "does not hold plain tensors, and nothing else is loaded"
-        reason += f": it holds {found[1]}" if found else ""
-        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS) from error
-    except Exception as error:  # a damaged file may cause any error
-        raise unreadable(path, "a PyTorch file", error) from error
-    if isinstance(content, torch.Tensor):
-        content = {"scores" if content.is_floating_point() else "labels": content}
-    if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
-        reason = f"holds a {type(content).__name__}, not a dict of tensors by name"
-        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS)
-    return {name: _array(path, name, value) for name, value in content.items()}
-
-
-def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        if value.is_sparse or value.is_quantized or value.is_complex():
-            raise UserError(
-                "is not a plain tensor of numbers", file=path, key=name, remedy=_PLAIN_TENSORS
-            )
-        value = value.detach()
-        value = value.float() if value.dtype == torch.bfloat16 else value
-        return np.asarray(value.numpy())
-    array = np.asarray(value)
-    if array.dtype.kind not in "biufU":
-        raise UserError(
-            f"is a {type(value).__name__}, not a tensor or a list of numbers or names",
-            file=path,
-            key=name,
-            remedy=_PLAIN_TENSORS,
-        )
-    return array
-
 
 Keys = Mapping[str, str]
 """The names in a file, by those of `ENTRIES`."""
@@ -200,11 +140,16 @@ class InMemory:
     small: dict[str, Any] = field(default_factory=dict)
     origin: str | None = None
 
-    def entries(self, found: Sequence[str], keys: Keys = NOTHING) -> dict[str, str]:
+    def entries(
+        self,
+        found: Sequence[str],
+        keys: Keys = NOTHING,
+        kinds: Callable[[], Mapping[str, str]] = dict,
+    ) -> dict[str, str]:
         """Return the standard name of each entry to read, by the name that it has here.
 
         `found` are all names that the file holds; `keys` its names of entries that have others than
-        `ENTRIES`: further ones are then not read.
+        `ENTRIES`: further ones are then not read. `kinds` returns those of their dtypes, in a file.
         """
         entries: dict[str, str] = {}
         theirs = {name: own for own, name in keys.items()}
@@ -217,11 +162,15 @@ class InMemory:
                 if keys:
                     continue
                 remedy = nearest(name, ENTRIES)
-                if self.origin is None:  # a file
-                    remedy += (
-                        f"\n  or say which is which: --key {meant_entries(found)}; {_has(found)}"
-                    )
-                raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
+                if self.origin is not None:  # in memory
+                    raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
+                raise Unread(
+                    "unknown entry",
+                    file=self.file,
+                    key=name,
+                    options={"key": meant_entries(kinds())},
+                    before=f"{remedy}\n  it holds {', '.join(found)}; say which is which: ",
+                )
             if own in LARGE and own in entries.values():
                 twice = "holds both scores and logits; give only one of them"
                 raise UserError(twice, file=self.file)
@@ -260,7 +209,11 @@ def npz(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     held = InMemory(path)
     archive = stack.enter_context(opened(path, "an NPZ file", _NPZ))
     found = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    for key, name in held.entries([*found], keys).items():
+
+    def kinds() -> Mapping[str, str]:
+        return {key: _kind(path, archive, info, key) for key, info in found.items()}
+
+    for key, name in held.entries([*found], keys, kinds).items():
         info = found[key]
         with reading_zip(path, name):
             if name in LARGE:
@@ -268,6 +221,15 @@ def npz(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
             else:
                 held.small[name] = _small(path, archive, info, name)
     return held
+
+
+def _kind(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str) -> str:
+    """Return the kind of an entry's dtype; none if it cannot be read."""
+    try:
+        with archive.open(info) as file:
+            return _header(file, path, key)[2].kind
+    except (UserError, OSError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return ""
 
 
 def npy(path: Path, _: Path, stack: ExitStack, __: Keys) -> InMemory:
@@ -280,7 +242,11 @@ def tensors(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory
     """Open a file of tensors; scores and labels are copied into temporary files."""
     held = InMemory(path)
     found = read_tensors(path)
-    for key, name in held.entries([*found], keys).items():
+
+    def kinds() -> Mapping[str, str]:
+        return {key: array.dtype.kind for key, array in found.items()}
+
+    for key, name in held.entries([*found], keys, kinds).items():
         array = found[key]
         if name in LARGE:
             file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
@@ -336,6 +302,10 @@ def entries_of(
         if large and "y_true" not in given:
             remedy = "labels are predicted classes; true classes are y_true"
         found = "both scores and labels; give only one of them" if large else "no predictions"
+        if large and "y_true" not in given and held.origin is None:
+            options = {"key": {"y_true": "labels"}}
+            before = f"{remedy}: "
+            raise Unread(f"holds {found}", file=path, key=None, options=options, before=before)
         raise UserError(f"holds {found}", file=path, remedy=remedy)
     ((key, array),) = large.items()
     if "y_true" not in given:

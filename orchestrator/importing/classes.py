@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,7 +16,7 @@ from scipy.special import log_expit
 from manyseed.jobs.checks import quoted, same_spelling, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
 from manyseed.jobs.run import OFF, gaps, labels
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import Unread, UserError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _folded(name: str) -> tuple[str, str]:
 
 def by_numbers(name: str) -> list[Any]:
     """Return a key that sorts names as people number them: c2 before c10, by ASCII digits."""
-    if is_number(name) and all(part.isascii() for part in re.findall(r"\d", name)):
+    if is_number(name):
         return [(0, float(name.replace(",", ".", 1)), name)]
     return [
         (1, float(part), part) if part.isdecimal() and part.isascii() else (2, 0.0, part)
@@ -207,8 +207,12 @@ def require_logits(scores: Any, file: Path) -> None:
     that they are some in the first run.
     """
 
-    def refuse(problem: str, remedy: str) -> NoReturn:
-        raise UserError(f"look like {problem}", file=file, key="scores", remedy=remedy)
+    def refuse(problem: str, remedy: str = "", *, are_probabilities: bool = False) -> NoReturn:
+        what = f"look like {problem}"
+        if not are_probabilities:
+            raise UserError(what, file=file, key="scores", remedy=remedy)
+        options = {"probabilities": True}
+        raise Unread(what, file=file, key="scores", options=options, after=remedy)
 
     def every(is_so: Callable[[NDArray[Any]], bool]) -> bool:
         return all(is_so(scores[np.array([run])][0]) for run in range(scores.shape[0]))
@@ -218,7 +222,8 @@ def require_logits(scores: Any, file: Path) -> None:
         if every(lambda gap: bool(0 <= gap.min() <= gap.max() <= 1)):
             refuse(
                 "probabilities, not logit gaps: all lie in 0 to 1",
-                f"--probabilities if they are probabilities of class 1; {other}",
+                f"\n  if they are probabilities of class 1; {other}",
+                are_probabilities=True,
             )
         if every(lambda gap: bool(gap.min() >= 0 and _LARGEST_GAP < gap.max() <= _PERCENT)):
             refuse(
@@ -226,7 +231,8 @@ def require_logits(scores: Any, file: Path) -> None:
                 f"scores / 100 with --probabilities if they are of class 1; {other}",
             )
     elif every(_are_shares):
-        refuse("probabilities: they lie in 0 to 1 and sum to 1 over the classes", "--probabilities")
+        what = "probabilities: they lie in 0 to 1 and sum to 1 over the classes"
+        refuse(what, are_probabilities=True)
     elif every(lambda p: bool(0 <= p.min() <= p.max() <= 1)):
         refuse(
             "outputs of sigmoids: all lie in 0 to 1, but do not sum to 1 over the classes",
@@ -346,18 +352,6 @@ def ordered(values: NDArray[Any], order: NDArray[np.intp], probabilities: bool) 
     return np.stack([values, 1 - np.minimum(values.astype(np.float64), 1)], axis=2)
 
 
-def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
-    """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
-    n, (first, _, last) = len(np.unique(y_true)), shape
-    if first == n != last:
-        raise UserError(
-            f"may hold {first} runs of {last} classes, or {last} runs of {n}, as y_true has",
-            file=file,
-            key="scores",
-            remedy="save it as (run, sample, class), or name all classes with class_names",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """An order of the classes in which predictions are far better than in the one they have.
@@ -438,90 +432,36 @@ def far_better(
     return (recall, recall + better) if recall + better > 1 / len(counts) + _FAR_BETTER else None
 
 
-_MOST_POINTS = 5000  # that are looked at for other axes
-_MOST_BYTES = 2**27
-_AXES = ("run", "sample", "class")
-
-
-def require_axes(
-    array: Any, given: Mapping[str, Any], key: str, class_names: Sequence[str], file: Path
-) -> None:
-    """Refuse arrays that fit the truth far better with other axes, which their lengths allow.
-
-    `array`: (run, sample, class) of scores, or (run, sample) of labels or scores, read by
-    positions. `given`: `y_true`, and maybe `repeat` and `class_names`.
-    """
-    truth = codes(np.asarray(given["y_true"]), class_names, "y_true", file)
-    truth = truth[0] if truth.ndim == 2 and len(truth) == 1 else truth
-    if truth.ndim == 2 and np.shape(given.get("repeat", ())) == array.shape[:1]:
-        repeat = np.asarray(given["repeat"])
-        if repeat.dtype.kind not in "iu" or not 0 <= repeat.min() <= repeat.max() < len(truth):
-            return  # refused later
-        truth = truth[repeat]
-    if truth.shape in (array.shape[1:2], array.shape[:2]):
-        n_classes = len(class_names) if "class_names" in given else len(np.unique(truth))
-        _require_axes(array, truth, key, n_classes, file)
-
-
-def _require_axes(
-    array: Any, truth: NDArray[np.integer[Any]], key: str, n_classes: int, file: Path
-) -> None:
-    """Do so for the truth (sample,), or (run, sample); the last axis may have so many classes."""
-    shape = array.shape
-    if array.dtype.itemsize * np.prod(shape, dtype=float) > _MOST_BYTES:
-        return
-    orders = [
-        order
-        for order in [*permutations(range(len(shape)))][1:]
-        if shape[order[1]] == shape[1]
-        and (len(shape) == 2 or shape[order[2]] in (shape[2], n_classes))
-        and (truth.ndim == 1 or shape[order[0]] == shape[0])
-    ]
-    if not orders:
-        return
-    whole = array[np.arange(shape[0])]
-    points = np.linspace(0, shape[1] - 1, min(shape[1], _MOST_POINTS)).astype(np.intp)
-
-    def right(order: Sequence[int]) -> NDArray[Any]:
-        values = whole.transpose(order)[:, points]
-        if key == "scores":
-            values = values.argmax(axis=2) if values.ndim == 3 else values >= 0
-        return np.asarray(values == truth[..., points])
-
-    given = right(range(len(shape)))
-    for order in orders:
-        other = right(order)
-        n_runs = min(len(given), len(other))
-        truths = np.broadcast_to(truth[..., points], given.shape)[:n_runs]
-        parts = given[:n_runs].ravel(), other[:n_runs].ravel()
-        if (recalls := far_better(truths.ravel(), *parts, n_runs)) is not None:
-            asked = ", ".join(_AXES[: len(shape)])
-            read = ", ".join(_AXES[order.index(axis)] for axis in range(len(shape)))
-            raise UserError(
-                f"has shape {shape}: as ({asked}) its mean recall is {recalls[0]:.2f}, as ({read}) "
-                f"{recalls[1]:.2f}",
-                file=file,
-                key=key,
-                remedy=f"save {key}.transpose{order}",
-            )
-
-
 def apart(
-    label: NDArray[np.integer[Any]], truth: NDArray[np.integer[Any]]
+    label: NDArray[np.integer[Any]], truth: NDArray[np.integer[Any]], kept: int = 0
 ) -> tuple[list[int], float]:
     """Return which runs err as if their points were in another order, and how much less they agree.
 
     `label` (run, sample) and `truth` (sample,): indices of classes. Such a run has the recalls of
     the others, yet agrees with them, given the true class, no more than with its points shuffled
     within each class; the others agree far more. The number is how many times as often it
-    disagrees with them as they do among themselves.
+    disagrees with them as they do among themselves. `kept`: how many of the first runs are not in
+    question; of three or more, those that agree are the others.
     """
     if len(label) < _FEWEST_RUNS:
         return [], 1.0
-    z = _agreement(label, truth, np.arange(len(label)))
-    alone = np.flatnonzero(z <= _NO_AGREEMENT)
-    others = np.flatnonzero(z > _NO_AGREEMENT)
-    if not 0 < len(alone) < len(label) / 2 or len(others) < _FEWEST_RUNS - 1:
+    is_new = np.arange(len(label)) >= kept
+    if kept >= FEWEST_KEPT:
+        known = _most_alike(label[:kept], truth)
+    else:
+        z = _agreement(label, truth, np.arange(len(label)))
+        known = np.flatnonzero(z > _NO_AGREEMENT)
+        if len(known) == len(label):  # also if some are shuffled alike
+            known = _most_alike(label, truth)
+        if len(known) <= len(label) / 2:
+            return [], 1.0
+    if len(known) < _FEWEST_RUNS - 1 or len(known) == len(label):
+        return [], 1.0
+    z = _agreement(label, truth, known)
+    is_alone = (z <= _NO_AGREEMENT) & is_new
+    is_alone[known] = False
+    alone, others = np.flatnonzero(is_alone), np.flatnonzero(~is_alone)
+    if not alone.size:
         return [], 1.0
     z = _agreement(label, truth, others)
     least, most = z[others].min(), z[alone].max() + _NO_AGREEMENT  # and by chance
@@ -541,6 +481,39 @@ def apart(
     return (alone.tolist(), times) if times >= _OFTEN else ([], 1.0)
 
 
+def _most_alike(
+    label: NDArray[np.integer[Any]], truth: NDArray[np.integer[Any]]
+) -> NDArray[np.intp]:
+    """Return the runs of the largest group in which each is linked to another by agreement.
+
+    Pairs are linked if they agree beyond what they would with points shuffled within true classes,
+    by `_BEYOND_CHANCE` standard deviations, which are exact.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    rows = np.unique(np.linspace(0, len(label) - 1, _MOST_LINKED).astype(np.intp))
+    shape = len(rows), len(rows)
+    excess, variance = np.zeros(shape), np.zeros(shape)
+    for each in np.unique(truth):
+        names, place = np.unique(label[np.ix_(rows, truth == each)], return_inverse=True)
+        place = place.reshape(len(rows), -1)
+        if (n := place.shape[1]) < 2:
+            continue
+        of = np.stack([place == name for name in range(len(names))], axis=2).astype(np.float32)
+        counts = of.sum(axis=1, dtype=np.float64)
+        expected = counts @ counts.T
+        flat = of.reshape(len(rows), -1)
+        excess += flat @ flat.T - expected / n
+        one = counts**2 @ counts.T
+        variance += (expected - (one + one.T) / n + (expected / n) ** 2) / (n - 1)
+    z = excess / np.sqrt(np.maximum(variance, _EXACT))
+    _, group = connected_components(z > _BEYOND_CHANCE, directed=False)
+    return np.asarray(rows[group == np.bincount(group).argmax()])
+
+
+_MOST_LINKED = 100
+FEWEST_KEPT = 3
+"""Runs that further ones are compared with alone; fewer are compared together with them."""
 _FEWEST_RUNS = 4
 _MOST_PAIRED = 40
 _NO_AGREEMENT = 2.0  # standard errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.classes import (
+    FEWEST_KEPT,
     Order,
     Predicted,
     apart,
@@ -35,6 +36,7 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     PredictionFile,
     require_apart,
+    with_told,
 )
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
@@ -57,25 +59,35 @@ _SHOWN = 10  # classes in a message
 _BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at once
 
 
-def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: int) -> int:
+def write_rows(
+    group: Group, source: PredictionFile, order: Positions, recipe: int, told: list[str]
+) -> int:
     """Publish all runs, a shard at a time; return the number of raised probabilities.
 
     `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
     (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
+    `told`: receives what users are warned of.
     """
     floored, length, seen = 0, group.spec.shard_length, Doubts(source)
     for number in range(group.shards):
         shard = _ImportedShard(group, source, recipe, seen)
         shard.write(number, order[number * length : (number + 1) * length])
         floored += shard.predictions.floored
-    seen.tell()
+    told += seen.tell()
     return floored
 
 
 class Doubts:
-    """What is seen of a source's runs while they are written: refused or told at the end."""
+    """What is seen of a source's runs while they are written: refused or told at the end.
 
-    def __init__(self, source: PredictionFile) -> None:
+    `kept`: labels of runs that are there already (run, sample), by the first position of a new run
+    of their cell and repeat.
+    """
+
+    def __init__(
+        self, source: PredictionFile, kept: Callable[[int], NDArray[np.uint16] | None] | None = None
+    ) -> None:
+        self._kept = kept
         self._source, self._repeats = source, source.runs["repeat"].to_numpy()
         self._is_copy = source.runs["copy"].to_numpy()
         alike = pl.struct(*DEFAULTS, "repeat").rank("dense")
@@ -88,6 +100,7 @@ class Doubts:
         self._digests: dict[tuple[int, bytes], list[int]] = {}
         self._labels: dict[int, dict[int, NDArray[np.uint16]]] = {}
         self._room, self.off = _MOST_LABELS, 0.0
+        self._told: list[str] = []
 
     def add(self, position: int, prediction: Prediction) -> None:
         """Look at a run."""
@@ -115,21 +128,23 @@ class Doubts:
             self._room -= work
             self._labels.setdefault(group, {})[position] = label.astype(np.uint16)
 
-    def tell(self) -> None:
-        """Refuse what cannot be meant, and warn of what is hardly meant."""
+    def tell(self) -> list[str]:
+        """Refuse what cannot be meant, and warn of what is hardly meant; return that."""
         self._require_some_class()
         self._tell_same()
         if self.off:
-            self._warn(
-                f"the probabilities of a test point sum to 1 only within {self.off:.2g}, as if "
-                "rounded; they were divided by their sum."
+            warn(
+                f"{self._source.file.name}: the probabilities of a test point sum to 1 only within "
+                f"{self.off:.2g}, as if rounded; they were divided by their sum."
             )
         self._tell_odd()
         self._tell_order_or_sign()
         self._tell_apart()
+        return self._told
 
     def _warn(self, what: str) -> None:
-        warn(f"{self._source.file.name}: {what}")
+        self._told.append(f"{self._source.file.name}: {what}")
+        warn(self._told[-1])
 
     def _require_some_class(self) -> None:
         seen = np.flatnonzero(self._predicted)
@@ -231,14 +246,17 @@ class Doubts:
     def _tell_apart(self) -> None:
         for held in self._labels.values():
             positions = [*held]
-            truth = self._source.y_true[self._repeats[positions[0]]]
-            found, times = apart(np.stack([*held.values()]), truth)
+            truth, label = self._source.y_true[self._repeats[positions[0]]], [*held.values()]
+            kept = None if self._kept is None else self._kept(positions[0])
+            n = 0 if kept is None else len(kept)
+            found, times = apart(np.stack([*([] if kept is None else kept), *label]), truth, n)
             if found:
-                places = some([self._source.places[positions[each]] for each in found], _SHOWN)
+                places = some([self._source.places[positions[at - n]] for at in found], _SHOWN)
                 disagrees, its = ("disagrees", "its") if len(found) == 1 else ("disagree", "their")
+                others = "runs that are there" if n >= FEWEST_KEPT else "others"
                 self._warn(
-                    f"{places} {disagrees} with the others {times:.1f} times as often as these do "
-                    f"among themselves, as if {its} points were in another order. Ids of rows "
+                    f"{places} {disagrees} with the {others} {times:.1f} times as often as these "
+                    f"do among themselves, as if {its} points were in another order. Ids of rows "
                     "(row_id) would put them right."
                 )
 
@@ -372,7 +390,7 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
                 remedy="import them separately, or rename one: a file's name is its dataset's",
             )
     require_apart(sources, {})
-    floored = 0
+    floored, told = 0, list[str]()
     with appearing(directory) as paths:
         groups, plan = _planned(sources)
         groups.write(paths)
@@ -384,7 +402,9 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
             recipe = register(paths.recipes, made_from(source))
             order = placed(source)["position"].to_numpy().astype(np.int64)
-            floored += write_rows(group, source, order, recipe)
+            floored += write_rows(group, source, order, recipe, told)
+        if told:
+            place(paths.sweep_file, with_told(paths.sweep_file.read_text("utf-8"), told).encode())
         consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
     return floored
 

@@ -17,7 +17,13 @@ import polars as pl
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import parsed, quoted, similar
 from manyseed.orchestrator.disk.placing import read_plain
-from manyseed.orchestrator.errors import DamagedFile, UserError, nearest, require_one_of
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    Unread,
+    UserError,
+    nearest,
+    require_one_of,
+)
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES
 
 Columns = tuple[tuple[str, str], ...]
@@ -214,6 +220,9 @@ _MEANT = {
     "row_id": r"ids?|idx|index|indices|rows?|samples?|points?|examples?|instances?|images?|files?"
     r"|paths?|file_?names?|name|keys?|u?uid"
     r"|(row|sample|point|example|instance|image|test|item|data)_?(id|idx|index|no|nr|number|name)",
+    "classifier": r"(model|method|algorithm|algo|clf|classifier|learner|estimator|network|arch"
+    r"(itecture)?)(_?name)?",
+    "dataset": r"data_?set(_?name)?",
 }
 """How others name columns."""
 
@@ -285,23 +294,37 @@ def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str)
 
 _SHOWN = 10  # rows in a message
 
+_PREDICTED = re.compile(
+    r"arr_0|outputs?|((y|test|val)_?)?(pred(ict(ed|ions?))?s?|hat|scores?|proba?s?|probabilit(y|ies)"
+    r"|softmax|logits?)(_?(labels?|class(es)?|proba?s?|probabilities|scores?|test))?",
+    re.IGNORECASE,
+)
 _ENTRIES_MEANT = {
-    "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
-    "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
+    "y_true": r"arr_1|y|y_?(test|val|labels?|targets?)|((true|test|val)_?)?(labels?|targets?|truth)"
+    r"|ground_?truth|true|gold|gt",
     "class_names": r"class(es)?|(class|label|target)_?(names?|labels?)|names|categories",
     "test_index": _MEANT["row_id"],
 }
 """The same of entries of arrays."""
 
 
-def meant_entries(found: Sequence[str]) -> str:
-    """Return an option with the names in a file of arrays that seem to be meant."""
-    pairs = []
+def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
+    """Return the names in a file of arrays that seem to be meant, by ours.
+
+    `kinds`: of its dtypes, by name. Predictions that are no floats are labels.
+    """
+    pairs: dict[str, str] = {}
     for own, words in _ENTRIES_MEANT.items():
-        names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
-        if own not in found and (names or own in ("scores", "y_true")):
-            pairs.append(f"{own}={names[0] if names else 'NAME'}")
-    return ",".join(pairs) or "NAME=NAME"
+        names = [name for name in kinds if re.fullmatch(words, name, re.IGNORECASE)]
+        if own not in kinds and (names or own == "y_true"):
+            pairs[own] = names[0] if names else "NAME"
+    left = [name for name in kinds if name not in pairs.values()]
+    if not {"scores", "logits", "labels"} & {*left}:
+        named = [name for name in left if _PREDICTED.fullmatch(name)]
+        named.sort(key=lambda name: kinds[name] != "f")
+        is_label = bool(named) and kinds[named[0]] != "f"
+        pairs = {"labels" if is_label else "scores": named[0] if named else "NAME"} | pairs
+    return pairs
 
 
 def _is_named(name: str, own: str) -> bool:
@@ -318,16 +341,15 @@ def entries_naming_rows(file: Path) -> list[str]:
     return [name for name in names if _is_named(name, "row_id")]
 
 
-def meant_columns(frame: pl.DataFrame) -> str:
-    """Return an option with the names in a table that seem to be meant."""
+def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
+    """Return the names in a table that seem to be meant, by ours."""
     is_label = "correct" in frame.columns and not is_flag(frame["correct"])
     given = {"truth": "correct" if is_label else "truth"}
-    parts = []
+    found: dict[str, str] = {}
     for own in ("truth", "prediction"):
         if given.get(own, own) not in frame.columns:
             names = [name for name in frame.columns if _is_named(name, own)]
-            given[own] = names[0] if names else "NAME"
-            parts.append(f"{own}={given[own]}")
+            given[own] = found[own] = names[0] if names else "NAME"
     if given["truth"] in frame.columns:
         classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
         forms = dict.fromkeys(
@@ -335,17 +357,24 @@ def meant_columns(frame: pl.DataFrame) -> str:
         )
         for form in forms:
             if all(form.replace(CLASS, one) in frame.columns for one in classes):
-                parts.append(f"confidence='{form}'")
+                found["confidence"] = form
                 break
     others = [name for name in frame.columns if name not in given.values()]
     of_run: list[str] = [name for name in ("repeat", "run") if name in frame.columns]
     if "run" not in frame.columns:
         named = [name for name in others if _is_named(name, "run")]
-        of_run += [name for name in named if _numbers_some(frame[name])][:1]
-        parts += [f"run={name}" for name in of_run if name != "repeat"]
+        named = [name for name in named if _numbers_some(frame[name])][:1]
+        of_run += named
+        if named:
+            found["run"] = named[0]
+    for own in NAMES:
+        named = [name for name in others if _is_named(name, own) and _names_some(frame[name])]
+        if named:
+            found[own] = named[0]
+            of_run.append(named[0])
     if "row_id" not in frame.columns and (row_id := _row_id(frame, others, of_run)):
-        parts.append(f"row_id={row_id}")
-    return ",".join(parts) or "OURS=THEIRS"
+        found["row_id"] = row_id
+    return found
 
 
 def _is_id(values: pl.Series) -> bool:
@@ -355,6 +384,11 @@ def _is_id(values: pl.Series) -> bool:
 def _numbers_some(values: pl.Series) -> bool:
     """Return whether whole numbers are fewer than rows, and more than one."""
     return values.dtype.is_integer() and 1 < values.n_unique() < len(values)
+
+
+def _names_some(values: pl.Series) -> bool:
+    """Return whether words stand in several rows each."""
+    return values.dtype == pl.String and 2 * values.n_unique() <= len(values)
 
 
 def _row_id(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) -> str | None:
@@ -416,14 +450,20 @@ _SHUFFLED = "its values have another order in each run, and rows are numbered in
 
 
 def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
-    given = shlex.quote(",".join(f"{own}={theirs}" for own, theirs in option.items()))
-    remedy = f"read it: --columns {given}"
+    out = "or take the column out of the file if it says nothing of this kind"
     if name not in option.values():
-        remedy = "import a file for each of its values"
-    elif option.get("classifier") == name:
-        remedy += " if it names classifiers, else import a file for each of its values"
-    remedy += "; or take the column out of the file if it says nothing of this kind"
-    return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
+        remedy = f"import a file for each of its values; {out}"
+        return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
+    is_model = option.get("classifier") == name
+    more = "if it names classifiers, else import a file for each of its values; " * is_model
+    return Unread(
+        f"is not read, but {why}",
+        file=file,
+        key=name,
+        options={"columns": option},
+        before="read it: ",
+        after=f"\n  {more}{out}",
+    )
 
 
 def require_same_order(

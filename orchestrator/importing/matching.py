@@ -11,10 +11,10 @@ import json
 import re
 import tomllib
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,7 @@ from manyseed.analysis.counts import some
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UserError, require_one_of
+from manyseed.orchestrator.errors import Unread, UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     Doubts,
@@ -41,8 +41,14 @@ from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     Positions,
     PredictionFile,
+    common_name,
+    forms,
+    merged,
     require_apart,
     require_spelt,
+    rows_alone,
+    where_unlike,
+    with_told,
 )
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
@@ -51,9 +57,9 @@ from manyseed.orchestrator.provenance import register
 from manyseed.orchestrator.store.compact import compact
 from manyseed.orchestrator.store.groups import Group, find_group, list_groups
 from manyseed.orchestrator.store.journal import JournalWriter, encode_row
-from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.reader import read_array, read_rows
 from manyseed.orchestrator.store.schema import GroupSpec
-from manyseed.orchestrator.store.testsets import Integers, read_splits, write_splits
+from manyseed.orchestrator.store.testsets import Integers, truth, write_splits
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
 _SHOWN = 10  # classes in a message
@@ -74,33 +80,49 @@ def joined(
         if len(source.y_true) > len(first.y_true):  # compare others with the one with most repeats
             datasets[source.dataset] = source
         if (key := _other_tests(first, source)) is not None:
-            n = source.y_true.shape[1], first.y_true.shape[1]
-            what = "its test sets differ from"
-            if key == "class_names":
-                shown = [some(each.class_names, _SHOWN) for each in (source, first)]
-                what = f"its classes are {shown[0]}, not {shown[1]}, as"
-            elif n[0] != n[1]:
-                what = f"its test sets have {n[0]:,} points, not {n[1]:,}, as"
-            elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
-                names = entries_naming_rows(source.file)
-                raise UserError(
-                    f"has the classes of {first.file}, in another order",
-                    file=source.file,
-                    key=key,
-                    remedy="if these are the same points, sort the rows of every file alike"
-                    f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
-                    "are sorted by --columns row_id=NAME); if not, import them separately",
-                )
-            apart = ", or leave out --dataset to name each after its file"
-            raise UserError(
-                f"{what} those of {first.file}, but both are named {source.dataset}",
-                file=source.file,
-                key=key,
-                remedy=f"import them separately{apart if is_dataset_given else ''}",
-            )
+            raise _not_alike(first, source, key, is_dataset_given=is_dataset_given)
         by_pair.setdefault((source.dataset, source.classifier), []).append(source)
     _require_distinct(datasets)
     return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]
+
+
+def _not_alike(
+    first: PredictionFile, source: PredictionFile, key: str, *, is_dataset_given: bool
+) -> UserError:
+    """Return the error for a source whose `key` is another than that of its dataset's first."""
+    is_one_file = source.file == first.file  # which holds several classifiers
+    it, other = (source.classifier, first.classifier) if is_one_file else ("its", str(first.file))
+    its = f"{it}'s" if is_one_file else it
+    n = source.y_true.shape[1], first.y_true.shape[1]
+    if key == "class_names":
+        shown = [some(each.class_names, _SHOWN) for each in (source, first)]
+        what = f"{its} classes are {shown[0]}, not {shown[1]}, as those of {other}"
+    elif n[0] != n[1]:
+        what = f"{its} test sets have {n[0]:,} points, not {n[1]:,}, as those of {other}"
+        what += rows_alone(first, source) if is_one_file else ""
+    elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
+        names = entries_naming_rows(source.file)
+        whose = (
+            f"{it} has the true classes of {other}"
+            if is_one_file
+            else f"has the classes of {other}"
+        )
+        return UserError(
+            f"{whose}, in another order",
+            file=source.file,
+            key=key,
+            remedy="if these are the same points, sort the rows of every file alike"
+            f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
+            "are sorted by --columns row_id=NAME); if not, import them separately",
+        )
+    else:
+        what = f"{its} test sets differ from those of {other}{where_unlike(first, source)}"
+    remedy = "import them separately"
+    remedy += ", or leave out --dataset to name each after its file" * is_dataset_given
+    if is_one_file:
+        remedy = "classifiers of one dataset predict the same rows; import others from own files"
+    what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
+    return UserError(what, file=source.file, key=key, remedy=remedy)
 
 
 def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
@@ -112,11 +134,14 @@ def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
         digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
         other = by_tests.setdefault((source.class_names, *digests), source)
         if other is not source and _other_tests(other, source) is None:
-            raise UserError(
+            raise Unread(
                 f"has the same test points as {other.file}",
                 file=source.file,
-                remedy="if the files are seeds of one classifier, add --dataset NAME; if they are "
-                "classifiers, --classifier NAME=FILE each; else import them separately",
+                key=None,
+                options={"dataset": common_name([each.file for each in datasets.values()])},
+                before="if the files are seeds of one classifier: ",
+                after="\n  if they are classifiers, --classifier NAME=FILE each; else import them "
+                "separately",
             )
 
 
@@ -157,8 +182,8 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
             for number in np.unique(owner)
         ]
         return Predicted(
-            _merged([(rows, part.label) for rows, part in parts]),
-            _merged([(rows, part.scores) for rows, part in parts]),
+            merged([(rows, part.label) for rows, part in parts]),
+            merged([(rows, part.scores) for rows, part in parts]),
             sum(part.floored for _, part in parts),
             max(part.off for _, part in parts),
         )
@@ -201,19 +226,6 @@ def numbered(
             remedy="number the runs of a repeat across files, or leave run out",
         )
     return runs.select(other.runs.columns)
-
-
-def _merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
-    """Combine parts, each given as a mask of its rows in the result and their values."""
-    if len(parts) == 1 or parts[0][1] is None:
-        return parts[0][1]
-    arrays = [(chosen, values) for chosen, values in parts if values is not None]
-    rows = len(arrays[0][0])
-    dtype = np.result_type(*(values.dtype for _, values in arrays))
-    result = np.empty((rows, *arrays[0][1].shape[1:]), dtype=dtype)
-    for chosen, values in arrays:
-        result[chosen] = values
-    return result
 
 
 ELSEWHERE = "import them into a directory of their own with --out"
@@ -280,20 +292,6 @@ def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
     )
 
 
-def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
-    """Return the test sets of a dataset: `y_true` and `test_index` (repeat, sample).
-
-    All groups of a dataset share them, but some groups may have more repeats than others.
-    """
-    known = []
-    for group in groups:
-        if group.spec.dataset == dataset:
-            y_true, index = read_splits(group)
-            n = int((index[:, 0] >= 0).cumprod().sum())
-            known.append((y_true[:n], index[:n]))
-    return max(known, key=lambda sets: len(sets[0]))
-
-
 def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
     """Return the dataset's true classes (repeat, sample), which must match the source's."""
     y_true, index = truth(source.dataset, groups)
@@ -326,7 +324,7 @@ def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
 
 def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
     """Refuse runs whose predictions differ in form from those of their group."""
-    for what, given, held in _forms(source, spec):
+    for what, given, held in forms(source, spec):
         if given != held:
             raise UserError(
                 f"has {what} {given}; {spec.dataset} × {spec.classifier} of {paths.directory} is "
@@ -336,17 +334,8 @@ def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) ->
             )
 
 
-def _forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
-    """Yield each property of form by name, as the source and as the group have it."""
-    kept = {"none": "labels alone"}
-    yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
-    if source.keep != "none":
-        yield "dtype", source.dtype, spec.dtype
-        yield "probability", source.probability, spec.probability
-    yield "epochs", str([*source.epochs]), str([*spec.epochs])
-
-
 _LAST_RUN = 2**16 - 1
+_MOST_KEPT = 100  # runs that new ones are compared with
 
 
 def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
@@ -363,13 +352,13 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
         name = f"{IMPORTED}{len(plan.parts) + 1:04d}-{uuid.uuid4().hex[:8]}{JOURNAL}"
         file = paths.journals / name
         try:
-            floored = extension.journal(file)
+            floored, told = extension.journal(file)
             extension.commit(lease)
         except BaseException:
             if len(paths.parts()) == len(plan.parts):
                 file.unlink(missing_ok=True)
             raise
-        _settle(paths)
+        _settle(paths, told)
     return floored
 
 
@@ -380,8 +369,11 @@ def settle(paths: SweepPaths) -> None:
             _settle(paths)
 
 
-def _settle(paths: SweepPaths) -> None:
-    """Update the store and the sweep file to match the plan, and publish the journals' runs."""
+def _settle(paths: SweepPaths, told: Sequence[str] = ()) -> None:
+    """Update the store and the sweep file to match the plan, and publish the journals' runs.
+
+    `told`: what users were warned of.
+    """
     journals = [*paths.journals.glob(f"{IMPORTED}*{JOURNAL}")]
     if not journals:
         return
@@ -398,12 +390,12 @@ def _settle(paths: SweepPaths) -> None:
         n = min(group.repeats, len(y_true))
         write_splits(group, 0, y_true[:n], index[:n], watch)
     content = paths.sweep_file.read_bytes()
-    if (updated := _updated_file(content, plan)) != content:
+    if (updated := _updated_file(content, plan, told)) != content:
         place(paths.sweep_file, updated)
     compact(paths.store, plan.journals(paths), watch)
 
 
-def _updated_file(content: bytes, plan: Plan) -> bytes:
+def _updated_file(content: bytes, plan: Plan, told: Sequence[str]) -> bytes:
     """Return the sweep file's content with the classifiers and number of runs of the plan."""
     try:
         text = content.decode()
@@ -421,7 +413,7 @@ def _updated_file(content: bytes, plan: Plan) -> bytes:
     for pair in plan.cells.select(*PAIR).unique(maintain_order=True).iter_rows():
         if pair not in named:
             text = "\n".join([text.rstrip("\n"), *grid_lines(*pair)]) + "\n"
-    return text.encode()
+    return with_told(text, told).encode()
 
 
 class _Extension:
@@ -491,12 +483,12 @@ class _Extension:
         dataset = json.loads(held[0])["dataset"] if len(held) else source.canonical
         return cells_of(source, spec, 0, dataset)
 
-    def journal(self, file: Path) -> int:
-        """Write all runs to a journal; return the number of raised probabilities."""
-        floored = 0
+    def journal(self, file: Path) -> tuple[int, list[str]]:
+        """Write all runs to a journal; return the number of raised probabilities, and warnings."""
+        floored, told = 0, list[str]()
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                seen = Doubts(source)
+                seen = Doubts(source, partial(self._kept, spec, rows))
                 predictions = ImportedRuns(spec, source, seen)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
@@ -515,8 +507,20 @@ class _Extension:
                     )
                 self._require_new(source, spec, rows, crcs)
                 floored += predictions.floored
-                seen.tell()
-        return floored
+                told += seen.tell()
+        return floored, told
+
+    def _kept(
+        self, spec: GroupSpec, rows: pl.DataFrame, position: int
+    ) -> NDArray[np.uint16] | None:
+        """Return the labels (run, sample) of runs of a new one's cell and repeat, if there are."""
+        group = find_group(self._paths.store, spec)
+        new = rows.filter(pl.col("position") == position)
+        alike = self._held.join(new, on=["cell", "repeat"], how="semi")["row"]
+        if group is None or alike.is_empty():
+            return None
+        labels = read_rows(group, ["label"], alike.sort().tail(_MOST_KEPT).to_numpy())["label"]
+        return np.asarray(labels[:, -1], dtype=np.uint16)
 
     def _recipe(self, source: PredictionFile, spec: GroupSpec) -> int:
         """Return the recipe's number: that of the group's runs, if it has any."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,14 +19,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
+from manyseed.analysis.counts import some
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, given, require_one_of
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
-from manyseed.orchestrator.importing.classes import Predicted, codes, texts
-from manyseed.orchestrator.paths import encode_name
-from manyseed.orchestrator.store.schema import Keep, ScoreType
+from manyseed.orchestrator.importing.classes import Predicted, codes, far_better, texts
+from manyseed.orchestrator.paths import WARNED, encode_name
+from manyseed.orchestrator.store.schema import GroupSpec, Keep, ScoreType
 
 Positions = NDArray[np.int64]
 
@@ -352,3 +355,168 @@ def _check_words(words: pl.Series, name: str, file: Path) -> None:
 def _plain(values: Any, key: str, file: Path) -> Any:
     array = np.asarray(values)
     return texts(array, key, file).tolist() if array.dtype.kind in "US" else values
+
+
+_SEED = re.compile(
+    r"(?:^|[\W_]+)(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?|folds?|s|r))?"
+    r"[\W_]*[0-9]*$",
+    re.IGNORECASE,
+)
+
+
+def common_name(files: Sequence[Path]) -> str:
+    """Return what to call files of one dataset: what their names share but for the seed.
+
+    Or else their folder.
+    """
+    start, end = shared_ends([file.stem for file in files])
+    kept = _SEED.sub("", start) or end.strip("-_. ")
+    return kept or files[0].resolve().parent.name or "imported"
+
+
+def shared_ends(names: Iterable[str]) -> tuple[str, str]:
+    """Return how all names begin, and how they end after that."""
+    first, last = min(names := [*names]), max(names)
+    start = _shared(first, last)
+    backwards = [name[len(start) :][::-1] for name in names]
+    return start, _shared(min(backwards), max(backwards))[::-1]
+
+
+def _shared(one: str, other: str) -> str:
+    differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return one[: next(differ, len(one))]
+
+
+def with_told(text: str, told: Iterable[str]) -> str:
+    """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
+    first, *rest = text.split("\n")
+    plain = ("".join(filter(str.isprintable, " ".join(one.split()))) for one in told)
+    new = [f"{WARNED}{one}" for one in plain]  # TOML has no control characters in comments
+    return "\n".join([first, *(line for line in new if line not in rest), *rest])
+
+
+def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
+    """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
+    n, (first, _, last) = len(np.unique(y_true)), shape
+    if first == n != last:
+        raise UserError(
+            f"may hold {first} runs of {last} classes, or {last} runs of {n}, as y_true has",
+            file=file,
+            key="scores",
+            remedy="save it as (run, sample, class), or name all classes with class_names",
+        )
+
+
+_MOST_POINTS = 5000  # that are looked at for other axes
+_MOST_BYTES = 2**27
+_AXES = ("run", "sample", "class")
+
+
+def require_axes(
+    array: Any, given: Mapping[str, Any], key: str, class_names: Sequence[str], file: Path
+) -> None:
+    """Refuse arrays that fit the truth far better with other axes, which their lengths allow.
+
+    `array`: (run, sample, class) of scores, or (run, sample) of labels or scores, read by
+    positions. `given`: `y_true`, and maybe `repeat` and `class_names`.
+    """
+    truth = codes(np.asarray(given["y_true"]), class_names, "y_true", file)
+    truth = truth[0] if truth.ndim == 2 and len(truth) == 1 else truth
+    if truth.ndim == 2 and np.shape(given.get("repeat", ())) == array.shape[:1]:
+        repeat = np.asarray(given["repeat"])
+        if repeat.dtype.kind not in "iu" or not 0 <= repeat.min() <= repeat.max() < len(truth):
+            return  # refused later
+        truth = truth[repeat]
+    if truth.shape in (array.shape[1:2], array.shape[:2]):
+        n_classes = len(class_names) if "class_names" in given else len(np.unique(truth))
+        _require_axes(array, truth, key, n_classes, file)
+
+
+def _require_axes(
+    array: Any, truth: NDArray[np.integer[Any]], key: str, n_classes: int, file: Path
+) -> None:
+    """Do so for the truth (sample,), or (run, sample); the last axis may have so many classes."""
+    shape = array.shape
+    if array.dtype.itemsize * np.prod(shape, dtype=float) > _MOST_BYTES:
+        return
+    orders = [
+        order
+        for order in [*permutations(range(len(shape)))][1:]
+        if shape[order[1]] == shape[1]
+        and (len(shape) == 2 or shape[order[2]] in (shape[2], n_classes))
+        and (truth.ndim == 1 or shape[order[0]] == shape[0])
+    ]
+    if not orders:
+        return
+    whole = array[np.arange(shape[0])]
+    points = np.linspace(0, shape[1] - 1, min(shape[1], _MOST_POINTS)).astype(np.intp)
+
+    def right(order: Sequence[int]) -> NDArray[Any]:
+        values = whole.transpose(order)[:, points]
+        if key == "scores":
+            values = values.argmax(axis=2) if values.ndim == 3 else values >= 0
+        return np.asarray(values == truth[..., points])
+
+    given = right(range(len(shape)))
+    for order in orders:
+        other = right(order)
+        n_runs = min(len(given), len(other))
+        truths = np.broadcast_to(truth[..., points], given.shape)[:n_runs]
+        parts = given[:n_runs].ravel(), other[:n_runs].ravel()
+        if (recalls := far_better(truths.ravel(), *parts, n_runs)) is not None:
+            asked = ", ".join(_AXES[: len(shape)])
+            read = ", ".join(_AXES[order.index(axis)] for axis in range(len(shape)))
+            raise UserError(
+                f"has shape {shape}: as ({asked}) its mean recall is {recalls[0]:.2f}, as ({read}) "
+                f"{recalls[1]:.2f}",
+                file=file,
+                key=key,
+                remedy=f"save {key}.transpose{order}",
+            )
+
+
+_SHOWN = 10  # rows in a message
+
+
+def rows_alone(first: PredictionFile, source: PredictionFile) -> str:
+    """Return which rows one of two sources lacks."""
+    rows = [str(row) for row in np.setxor1d(source.test_index[0], first.test_index[0])]
+    are = "is" if len(rows) == 1 else "are"
+    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
+
+
+def where_unlike(first: PredictionFile, source: PredictionFile) -> str:
+    """Return in how many points two sources differ, and how in the first."""
+    n = min(len(first.y_true), len(source.y_true))
+    if not np.array_equal(first.test_index[:n], source.test_index[:n]):
+        return rows_alone(first, source)
+    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
+    at = repeats[0], points[0]
+    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
+    return (
+        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
+        f"{quoted(one)} in row {source.test_index[at]}, not {quoted(other)}"
+    )
+
+
+def merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
+    """Combine parts, each given as a mask of its rows in the result and their values."""
+    if len(parts) == 1 or parts[0][1] is None:
+        return parts[0][1]
+    arrays = [(chosen, values) for chosen, values in parts if values is not None]
+    rows = len(arrays[0][0])
+    dtype = np.result_type(*(values.dtype for _, values in arrays))
+    result = np.empty((rows, *arrays[0][1].shape[1:]), dtype=dtype)
+    for chosen, values in arrays:
+        result[chosen] = values
+    return result
+
+
+def forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield each property of form by name, as the source and as the group have it."""
+    kept = {"none": "labels alone"}
+    yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
+    if source.keep != "none":
+        yield "dtype", source.dtype, spec.dtype
+        yield "probability", source.probability, spec.probability
+    yield "epochs", str([*source.epochs]), str([*spec.epochs])

@@ -17,7 +17,7 @@ import polars as pl
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.datasets import csvfile
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.classes import (
     Predicted,
     codes,
@@ -162,7 +162,9 @@ def openml(
             first_row = frame.row(0, named=True)
             has_run = "run" in _frame(path, columns, values[number]).columns
             is_numbered |= has_run
-            places.append(f"run {run} of {path.name}" if has_run else path.name)
+            model = dict(values[number]).get("classifier")
+            where = path.name if model is None else f"{model} in {path.name}"
+            places.append(f"run {run} of {where}" if has_run else where)
             keys.append(
                 pl.DataFrame(
                     {
@@ -371,14 +373,23 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             flags = [of for of in found.columns if RIGHT.fullmatch(of) and is_flag(found[of])]
             if name == "truth" and flags:
                 remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
-            remedy += f"\n  say which columns these are: --columns {meant_columns(found)}"
-            raise UserError("a column is missing", file=path, key=name, remedy=remedy)
+            raise Unread(
+                "a column is missing",
+                file=path,
+                key=name,
+                options={"columns": {**meant_columns(found), **given}},
+                before=f"{remedy}\n  say which columns these are: ",
+            )
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:
         if name not in OWN and not name.startswith(CONFIDENCE):
-            remedy = nearest(name, OWN)
-            remedy += f"\n  or say which columns to read: --columns {meant_columns(found)}"
-            raise UserError("unknown column", file=path, key=name, remedy=remedy)
+            raise Unread(
+                "unknown column",
+                file=path,
+                key=name,
+                options={"columns": {**meant_columns(found), **given}},
+                before=f"{nearest(name, OWN)}\n  or say which columns to read: ",
+            )
         if name in ("row_id", "repeat", "run"):
             if not (name == "row_id" and _is_text(frame[name])):
                 types[name] = pl.Int64()
@@ -448,6 +459,7 @@ def _runs(
 ) -> dict[tuple[int, int], pl.DataFrame]:
     """Return the table of each (repeat, run) of a file, sorted by row_id."""
     frame = _frame(path, columns, values)
+    has_run = "run" in frame.columns
     for name, value in (("repeat", 0), ("run", number)):
         if name not in frame.columns:
             frame = frame.with_columns(pl.lit(value).alias(name))
@@ -461,11 +473,15 @@ def _runs(
                 key=mixed[0],
                 remedy="give each a file of its own, or other numbers of runs",
             )
-        if part["row_id"].is_duplicated().any():
+        if (again := part.filter(part["row_id"].is_duplicated())["row_id"]).len():
+            model = dict(values).get("classifier")
             raise UserError(
-                f"repeat {repeat}, run {run} predicts a row more than once",
+                f"repeat {repeat}, run {run}{f' of {model}' if model else ''} predicts row "
+                f"{again[0]} more than once",
                 file=path,
                 key="row_id",
-                remedy="number the runs of a file with a column run",
+                remedy="give each run another number in the column run"
+                if has_run
+                else "number the runs of a file with a column run",
             )
     return {(int(str(repeat)), int(str(run))): part for (repeat, run), part in parts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from manyseed.orchestrator.computing.tables import Analysis, Results
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
 from manyseed.orchestrator.errors import ManyseedError, command, toml_value
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import WARNED, SweepPaths
 from manyseed.orchestrator.survey import covered, survey
 
 if TYPE_CHECKING:
@@ -165,6 +166,30 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
             )
         )
     return sentences
+
+
+_MOST_WARNED = 20
+
+
+def imported(paths: SweepPaths) -> list[tuple[str, str]]:
+    """Return what imports warned of, as its first sentence and the whole.
+
+    It stands in comments of the sweep file, until the user takes these out.
+    """
+    try:
+        lines = paths.sweep_file.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    told = [line.removeprefix(WARNED) for line in lines if line.startswith(WARNED)][:_MOST_WARNED]
+    told = ["".join(filter(str.isprintable, one)) for one in told]
+    ends = [re.search(r"[.?](?= [A-Z])|$", one) for one in told]
+    return [
+        (
+            f"{one[: end.end()]}" if end else one,
+            f"The import warned: {one} Once it is settled, take this line out of sweep.toml.",
+        )
+        for one, end in zip(told, ends, strict=True)
+    ]
 
 
 def leaks(dataset: str, info: DatasetInfo) -> list[tuple[str, str]]:

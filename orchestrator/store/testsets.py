@@ -7,7 +7,7 @@ versions stored none; test sets without a checksum are not checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -194,3 +194,17 @@ def _mismatch(group: Group, repeat: int, name: str) -> SplitMismatch:
 def _read(group: Group, name: str, start: int, stop: int) -> Array:
     folder = group.folder / name
     return encoding.patiently(lambda: encoding.read(folder, start, stop), folder)
+
+
+def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
+    """Return the test sets of a dataset: `y_true` and `test_index` (repeat, sample).
+
+    All groups of a dataset share them, but some groups may have more repeats than others.
+    """
+    known = []
+    for group in groups:
+        if group.spec.dataset == dataset:
+            y_true, index = read_splits(group)
+            n = int((index[:, 0] >= 0).cumprod().sum())
+            known.append((y_true[:n], index[:n]))
+    return max(known, key=lambda sets: len(sets[0]))

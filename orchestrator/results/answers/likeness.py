@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from manyseed.analysis import Refused
+from manyseed.analysis import NotKept, Refused
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions import likeness
@@ -33,7 +33,7 @@ from manyseed.orchestrator.results.answers.comparison import AnalysedCell, Analy
 from manyseed.orchestrator.results.questions.registry import AskedSweep
 
 if TYPE_CHECKING:  # the options of a question are read without the kernels
-    from manyseed.analysis.metrics.metric import Part
+    from manyseed.analysis.metrics.metric import Need, Part
     from manyseed.orchestrator.computing.inputs import Published
 
 
@@ -47,7 +47,7 @@ class Likeness:
     alpha_hat : AlphaHatBetween or None
     error_consistency : ConsistencyBetween or None
     reason : str
-        Why there is no answer.
+        Why there is no answer, or no α̂.
     """
 
     a: OneCell
@@ -60,7 +60,8 @@ class Likeness:
     def words(self) -> list[str]:
         """The answers as sentences."""
         found = [one.words for one in (self.alpha_hat, self.error_consistency) if one is not None]
-        return [*found, *([f"No answer: {self.reason}."] if self.reason else [])]
+        without = "No answer" if self.error_consistency is None else "α̂ is not computed"
+        return [*found, *([f"{without}: {self.reason}."] if self.reason else [])]
 
 
 def alpha_hat(
@@ -226,7 +227,7 @@ class _Store:
         )
         return dict(own.sort("repeat_index").select("digest", "repeat_index").iter_rows())
 
-    def part(self, cell: AnalysedCell, repeat: int, options: Options) -> Part:
+    def part(self, cell: AnalysedCell, repeat: int, options: Options, *needs: Need) -> Part:
         """Read the distinct runs of a repeat; of crossed ones, those that share no value."""
         from manyseed.analysis.graph.chunks import single_repeat
 
@@ -237,7 +238,7 @@ class _Store:
         predictions = replace(group.predictions, runs=runs)
         if cell.epoch and len(predictions.trained) > 1:
             options = replace(options, snapshots=(cell.epoch,))
-        return single_repeat(predictions, cell.cell, repeat, ["margin", "label"], options)
+        return single_repeat(predictions, cell.cell, repeat, needs, options)
 
 
 def _alike(
@@ -253,27 +254,42 @@ def _alike(
     shared = [digest for digest in sets[0] if digest in sets[1]]
     if not shared:
         return replace(unknown, reason="the cells share no test set")
-    values: list[list[Any]] = [[], []]
     wrong: list[list[NDArray[np.bool_]]] = [[], []]
-    try:
-        for digest in shared:
-            for side, (store, cell) in enumerate(zip(stores, pair, strict=True)):
-                part = store.part(cell, sets[side][digest], options)
-                probe = values_of(part, options)
-                if isinstance(probe, Failed):
-                    return replace(unknown, reason=probe.reason)
-                values[side].append(probe[defined(probe)])
+    values: list[list[Any]] = [[], []]
+    reason, lacking = "", dict[str, None]()
+    for digest in shared:
+        for side, (store, cell) in enumerate(zip(stores, pair, strict=True)):
+            repeat = sets[side][digest]
+            try:
+                part = store.part(cell, repeat, options, "label")
                 wrong[side].append(part.label != part.y_true)
-    except Refused as error:
-        return replace(unknown, reason=error.reason or str(error))
+            except Refused as error:
+                return replace(unknown, reason=error.reason or str(error))
+            try:
+                probe = values_of(store.part(cell, repeat, options, "label", "margin"), options)
+            except NotKept:
+                lacking["AB"[side]] = None
+                continue
+            except Refused as error:
+                reason = reason or error.reason or str(error)
+                continue
+            if isinstance(probe, Failed):
+                reason = reason or f"it {probe.reason}"
+                continue
+            values[side].append(probe[defined(probe)])
     consistency = likeness.consistency_between(*wrong, confidence=confidence)
+    known = replace(unknown, error_consistency=consistency)
+    if lacking:
+        reason = f"it needs scores, and of {' and '.join(lacking)} only labels are kept"
+    if reason:
+        return replace(known, reason=reason)
     if min(one.shape[0] for one in values[1]) < likeness.FEWEST_B or not values[0][0].shape[0]:
-        reason = f"α̂ needs {likeness.FEWEST_B} distinct runs of B as a reference"
-        return replace(unknown, error_consistency=consistency, reason=reason)
+        reason = f"it needs {likeness.FEWEST_B} distinct runs of B as a reference"
+        return replace(known, reason=reason)
     tested = likeness.alpha_hat_between(
         *values, epsilon=options.epsilon, close=options.close, confidence=confidence
     )
-    return replace(unknown, alpha_hat=tested, error_consistency=consistency)
+    return replace(known, alpha_hat=tested)
 
 
 def reply(

@@ -96,20 +96,30 @@ def keep(paths: SweepPaths) -> None:
     """Write the sentences for the tables on disk."""
     record = Analysis.read(paths)
     further = {"further": [asdict(one) for one in on_page(paths, ours=True)]}
-    write_json(paths.answers, {"of": _identity(record), **_worked_out(paths, record), **further})
+    write_json(
+        paths.answers, {"of": _identity(paths, record), **_worked_out(paths, record), **further}
+    )
 
 
-def _identity(record: Analysis) -> dict[str, object]:
+def _identity(paths: SweepPaths, record: Analysis) -> dict[str, object]:
     """Return what sentences are made from."""
+    warned = [text for _, text in caveats.imported(paths)]
     tables = {name: record.tables[name] for name in _READ if name in record.tables}
-    return {"tables": tables, "options": record.options, "wording": wording_version()}
+    found: dict[str, object] = {"tables": tables, "options": record.options}
+    if warned:
+        found["warned"] = warned
+    return {**found, "wording": wording_version()}
 
 
 def _kept(paths: SweepPaths, record: Analysis) -> Mapping[str, Any] | None:
     """Return the sentences on disk; None unless they were made from the tables beside them."""
     try:
         kept = read_json(paths.answers)
-        if not isinstance(kept, dict) or kept.get("of") != _identity(record) or not record.tables:
+        if (
+            not isinstance(kept, dict)
+            or kept.get("of") != _identity(paths, record)
+            or not record.tables
+        ):
             return None
         tables: Mapping[str, str] = kept["of"]["tables"]
         if any(checksum(paths.table(name)) != written for name, written in tables.items()):
@@ -148,12 +158,12 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
 
 
 def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:
-    """Say which features of files tell too much, and which classifiers no more than the labels.
+    """Say what imports warned of, which features tell too much, and which classifiers nothing.
 
     Files that are not there any more, and lost predictions, are left out. `repeats`: that table at
     one snapshot.
     """
-    plan, told = Plan.read(paths), []
+    plan, told = Plan.read(paths), caveats.imported(paths)
     datasets = plan.cells.unique("dataset", maintain_order=True).select("dataset", "canonical")
     for name, text in datasets.iter_rows():
         canonical = json.loads(text).get("dataset", {})

@@ -408,3 +408,83 @@ def test_which_run_is_apart() -> None:
             assert times == pytest.approx(np.mean(far) / np.mean(near))
             told += 1
     assert told >= 15
+
+
+def alike(label: Any, y: Any, runs: list[int], seed: int) -> Any:
+    """Shuffle the points of these runs within each class, in one order for all of them."""
+    rng, moved = np.random.default_rng([seed, 7]), label.copy()
+    for each in np.unique(y):
+        at = np.flatnonzero(y == each)
+        moved[np.ix_(runs, at)] = label[np.ix_(runs, rng.permutation(at))]
+    return moved
+
+
+def test_runs_that_are_shuffled_alike_are_apart_from_a_majority() -> None:
+    told = {"few": 0, "most of the new": 0, "all the new": 0}
+    for seed in range(20):
+        y, label = labelled(9, 600, seed=seed)
+        for kept in (0, 1, 3, 8):
+            assert apart(label, y, kept)[0] == []
+        few = alike(label, y, [1, 5, 6], seed)
+        told["few"] += apart(few, y)[0] == [1, 5, 6]
+        assert apart(few[[0, 1, 2, 5]], y)[0] in ([], [1], [3])  # two against two tell nothing sure
+        added = alike(label, y, [4, 5, 6, 7, 8], seed)
+        told["most of the new"] += apart(added, y, 3)[0] == [4, 5, 6, 7, 8]
+        every = alike(label, y, [*range(3, 9)], seed)
+        told["all the new"] += apart(every, y, 3)[0] == [*range(3, 9)]
+        assert apart(alike(label, y, [0, 1, 2], seed), y, 8)[0] == []  # those there are not judged
+    assert min(told.values()) >= 15, told
+
+
+def test_runs_that_are_added_are_compared_with_those_that_are_there(tmp_path: Path) -> None:
+    y, label = labelled(7, 600)
+    moved = alike(label, y, [4, 5], 0)
+    for run in range(7):
+        np.savez(tmp_path / f"right_{run}.npz", labels=label[[run]], y_true=y)
+        np.savez(tmp_path / f"moved_{run}.npz", labels=moved[[run]], y_true=y)
+    first = [tmp_path / f"right_{run}.npz" for run in range(4)]
+    added = {
+        name: [tmp_path / f"{name}_{run}.npz" for run in (4, 5)] for name in ("right", "moved")
+    }
+    sweep = tmp_path / "sweep"
+    code, said = said_of(*first, "--out", sweep, "--dataset", "d")
+    assert (code, "another order" in said) == (0, False)
+    for name, files in added.items():
+        code, said = said_of(sweep, *files)
+        assert (code, "in another order" in said) == (0, name == "moved"), said
+    assert "moved_4.npz, moved_5.npz disagree with the runs that are there" in said
+    Sweep(sweep).analyze()
+    for verb in ("answers", "report"):
+        assert inside(verb, sweep)[0] == 0
+    (headline,) = [one for one in inside("answers", sweep)[1].splitlines() if "moved_4" in one]
+    assert "as if their points were in another order" in headline
+    page = Sweep(sweep).paths.report.read_text()
+    assert "The import warned: moved_4.npz: moved_4.npz, moved_5.npz disagree" in page
+    file = Sweep(sweep).paths.sweep_file
+    lines = file.read_text().splitlines(keepends=True)
+    assert sum(line.startswith("# import warned: moved_4.npz") for line in lines) == 1
+    file.write_text("".join(line for line in lines if "import warned" not in line))
+    assert "moved_4" not in inside("answers", sweep)[1]
+
+
+def test_the_warning_on_the_order_of_classes_is_repeated_with_the_results(tmp_path: Path) -> None:
+    given, y = scores(n_runs=3)
+    np.savez(tmp_path / "a.npz", scores=given[..., [1, 2, 0]], y_true=y)
+    code, said = said_of(tmp_path / "a.npz", "--out", tmp_path / "sweep")
+    assert (code, "with its classes in the order" in said) == (0, True)
+    Sweep(tmp_path / "sweep").analyze()
+    said = " ".join(inside("answers", tmp_path / "sweep")[1].split())
+    assert said.count("with its classes in the order") == 1
+    why = " ".join(inside("answers", tmp_path / "sweep", "--why")[1].split())
+    assert "class_names gives it. Once it is settled, take this line out of sweep.toml." in why
+
+
+def test_a_file_of_any_name_may_be_warned_of(tmp_path: Path) -> None:
+    given, y = scores(n_runs=3)
+    file = tmp_path / "a\x01\n\udcff.npz"
+    np.savez(file, scores=given[..., [1, 2, 0]], y_true=y)
+    sweep = Sweep.import_predictions([file], tmp_path / "sweep", dataset="d")
+    assert sweep.survey().counts["done"] == 3
+    (line,) = [one for one in sweep.paths.sweep_file.read_text().splitlines() if "warned" in one]
+    assert line.startswith("# import warned: a .npz: imported has the mean recall")
+    assert sweep.analyze()["runs"].height == 3

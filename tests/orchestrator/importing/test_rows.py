@@ -36,7 +36,7 @@ def test_a_message_on_other_rows_names_the_column_that_tells_them_apart(tmp_path
     files = shuffled(tmp_path, list(range(N)))
     with pytest.raises(UserError, match=r"id: is not read.*another order") as error:
         Sweep.import_predictions(files, tmp_path / "sweep", columns=GIVEN)
-    assert "truth=true,prediction=pred,row_id=id" in str(error.value)
+    assert "'truth': 'true', 'prediction': 'pred', 'row_id': 'id'" in str(error.value)
     for file in files:
         pl.read_csv(file).drop("id").write_csv(file)
     with pytest.raises(UserError, match="row_id=NAME, or bring all files into one order"):
@@ -98,12 +98,12 @@ def test_the_option_that_is_suggested_for_a_long_table_reads_its_runs(tmp_path: 
 @pytest.mark.parametrize(
     ("names", "dropped", "option", "said"),
     [
-        ({}, [], {}, "seed: is not read.*run=seed,row_id=id"),
-        ({}, [], {"row_id": "id"}, "seed: is not read.*row_id=id,run=seed"),
-        ({"seed": "s", "id": "i"}, [], {}, "s: is not read.*run=s"),
-        ({"seed": "epoch"}, ["id"], {}, "epoch: is not read.*run=epoch"),
-        ({}, ["seed"], {}, "id: is not read.*in 4 rows.*run=NAME,row_id=id"),
-        ({"id": "which"}, ["seed"], {}, "which: is not read.*run=NAME,row_id=which"),
+        ({}, [], {}, "seed: is not read.*'run': 'seed', 'row_id': 'id'"),
+        ({}, [], {"row_id": "id"}, "seed: is not read.*'row_id': 'id', 'run': 'seed'"),
+        ({"seed": "s", "id": "i"}, [], {}, "s: is not read.*'run': 's'"),
+        ({"seed": "epoch"}, ["id"], {}, "epoch: is not read.*'run': 'epoch'"),
+        ({}, ["seed"], {}, "id: is not read.*in 4 rows.*'run': 'NAME', 'row_id': 'id'"),
+        ({"id": "which"}, ["seed"], {}, "which: is not read.*'run': 'NAME', 'row_id': 'which'"),
     ],
     ids=["both", "seed", "other names", "epochs", "id", "id of another name"],
 )
@@ -129,7 +129,7 @@ def test_columns_left_unread_that_tell_runs_or_rows_apart_are_refused(
 def test_runs_that_are_named_by_text_are_refused_until_each_has_a_file(tmp_path: Path) -> None:
     frame = long_table().with_columns(model=pl.format("m{}", "seed")).drop("seed", "id")
     frame.write_csv(tmp_path / "long.csv")
-    with pytest.raises(UserError, match=r"model: is not read.*\n.*a file for each of its values"):
+    with pytest.raises(UserError, match=r"(?s)model: is not read.*a file for each of its values"):
         Sweep.import_predictions([tmp_path / "long.csv"], tmp_path / "sweep", columns=GIVEN)
     (tmp_path / "files").mkdir()
     for (name,), part in frame.group_by("model"):
@@ -146,14 +146,18 @@ def test_rows_of_runs_in_other_orders_are_never_taken_for_one_another(tmp_path: 
         for seed, part in enumerate(frame.partition_by("seed"))
     ]
     pl.concat(parts).write_csv(tmp_path / "long.csv")
-    with pytest.raises(UserError, match=r"(?s)id: is not read.*another order.*run=seed,row_id=id"):
+    with pytest.raises(
+        UserError, match=r"(?s)id: is not read.*another order.*'run': 'seed', 'row_id': 'id'"
+    ):
         Sweep.import_predictions(
             [tmp_path / "long.csv"], tmp_path / "sweep", columns={**GIVEN, "run": "seed"}
         )
     files = [tmp_path / f"{seed}.csv" for seed in range(len(parts))]
     for part, file in zip(parts, files, strict=True):
         part.write_csv(file)
-    with pytest.raises(UserError, match=r"(?s)1.csv: id: is not read.*another order.*row_id=id"):
+    with pytest.raises(
+        UserError, match=r"(?s)1.csv: id: is not read.*another order.*'row_id': 'id'"
+    ):
         Sweep.import_predictions(files, tmp_path / "sweep", columns=GIVEN)
     assert not (tmp_path / "sweep").exists()
 

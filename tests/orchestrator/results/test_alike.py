@@ -125,3 +125,26 @@ def test_what_varies_between_imported_runs_is_not_said(sweeps: dict[str, Sweep])
 def test_compare_without_a_sweep_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="needs an analysed sweep, or its directory"):
         manyseed.compare()
+
+
+@pytest.mark.parametrize("labelled", ["A and B", "A", "B"])
+def test_labels_alone_give_error_consistency_and_say_what_lacks(
+    labelled: str, tmp_path: Path
+) -> None:
+    given = [scores(3), scores(3, seed=1)]
+    made = []
+    for name, one in zip("AB", given, strict=True):
+        held = {"labels": one.argmax(axis=2)} if name in labelled.split() else {"scores": one}
+        made.append(
+            Sweep.from_predictions(
+                {**held, "y_true": Y}, tmp_path / name, dataset="d", classifier="c"
+            )
+        )
+        made[-1].analyze()
+    (found,) = made[0].alike(made[1])
+    direct = manyseed.error_consistency(*(one.argmax(axis=2) for one in given), Y)
+    assert found.error_consistency == direct
+    assert found.words == [
+        direct.words,
+        f"α̂ is not computed: it needs scores, and of {labelled} only labels are kept.",
+    ]

@@ -85,7 +85,7 @@ def searched(draws: int, data: str = "whole", hours: float | None = None) -> dic
 
 def data_of(cell: Cell) -> dict[str, Any]:
     """Return with what a search's training data are made; nothing if its rows stay as they are."""
-    if "data" not in cell.hparams[SEARCH]:
+    if "data" not in cell.hparams.get(SEARCH, {}):
         return {}
     plain = Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
     made = {axis: getattr(cell, axis) for axis in OF_DATA}

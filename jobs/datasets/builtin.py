@@ -108,7 +108,7 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
         except (OSError, RuntimeError) as error:
             remedy = (
                 "put its files there as torchvision keeps them, or fetch it where the network can "
-                "be reached: manyseed plan SWEEP.toml --fetch"
+                "be reached"
             )
             if name == "CINIC10":
                 place = shlex.quote(str(placed / "cinic-10"))

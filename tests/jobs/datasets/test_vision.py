@@ -229,7 +229,11 @@ def test_what_is_not_there_or_not_whole_is_told_with_what_to_do(pictures, home):
     with pytest.raises(MachineError, match=rf"part of torchvision:{name} is not what the catalog"):
         fetch(resolve(f"torchvision:{name}"))
     root.rename(home / "elsewhere")
-    remedy = "curl -L https://.*/CINIC-10.tar.gz | tar xz -C " if name == "CINIC10" else "--fetch"
+    remedy = (
+        "curl -L https://.*/CINIC-10.tar.gz | tar xz -C "
+        if name == "CINIC10"
+        else "put its files there"
+    )
     with pytest.raises(
         MachineError, match=rf"torchvision:{name} is not in .*cannot be downl"
     ) as told:

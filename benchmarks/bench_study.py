@@ -13,7 +13,7 @@ product adds grows less than the number of runs, so that its extrapolation is an
 other load makes fits wait, wall time says nothing: then the processor's time of all commands is
 extrapolated.
 
-    python benchmarks/bench_study.py [--quick] [--json] [--fraction F] [--workers N]
+    python benchmarks/bench_study.py [--quick] [--json] [--fraction F] [--workers N] [--bf16]
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from manyseed.jobs import datasets
 from manyseed.jobs.run import Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder
+from manyseed.jobs.training.handling import Handling
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.slurm.local import available_cores
 
@@ -62,9 +63,10 @@ KEY = ["cell", "repeat_index", "run_index"]
 MANYSEED = str(Path(sys.executable).with_name("manyseed"))
 
 
-def settings(quick: bool, fraction: float = 1.0) -> list[str]:
+def settings(given: argparse.Namespace, fraction: float = 1.0) -> list[str]:
     """Return the settings of the study on twins, with a share of its 10 × 10 runs of a cell."""
-    found = ['classifier.mlp.device="cpu"', *(SMALL if quick else ())]
+    found = ['classifier.mlp.device="cpu"', *(SMALL if given.quick else ())]
+    found += ['classifier.mlp.precision="bf16"'] * given.bf16
     for name, source in TWINS.items():
         info = datasets.resolve(source)
         values = {
@@ -142,15 +144,19 @@ def products(run: Run, data: TrainingSet) -> Callable[[], None]:
     return multiply
 
 
-def fits(cells: pl.DataFrame, texts: Callable[[int], Any], count: int) -> dict[str, Any]:
-    """Time fits of some cells in turns; return seconds and ratios."""
+def fits(
+    cells: pl.DataFrame, texts: Callable[[int], Any], count: int, bf16: bool
+) -> dict[str, Any]:
+    """Time fits of some cells in turns; return seconds and ratios. The bare ones are in float32."""
     trainer, found = Trainer(), dict[str, list[float]]()
     numbers = cells["cell"].to_list()
     for turn in range(count + 1):
         run = Run(texts(numbers[turn * 9 % len(numbers)]), 0, turn)
         data = trainer.training_set(run)
-        ways = {"manyseed": partial(trainer.train, run), "bare": bare(run, data)}
-        if run.cell.classifier["name"] == "mlp":
+        is_mlp = run.cell.classifier["name"] == "mlp"
+        handling = Handling(precision="bf16" if bf16 and is_mlp else "float32")
+        ways = {"manyseed": partial(trainer.train, run, handling), "bare": bare(run, data)}
+        if is_mlp:
             ways["products"] = products(run, data)
         for way, call in ways.items():
             seconds = timed(call)
@@ -199,6 +205,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--fraction", type=float, default=0.02, help="of the runs (default: 0.02)")
     parser.add_argument("--workers", type=int, default=available_cores())
+    parser.add_argument("--bf16", action="store_true", help="products of mlp in bfloat16")
     given = parser.parse_args()
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
     say = (lambda *_: None) if given.json else partial(print, flush=True)
@@ -209,7 +216,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MANYSEED_DATA"] = f"{folder}/data"
         out = Path(folder, "sweep")
-        whole = plan_change(STUDY, out, settings(given.quick))
+        whole = plan_change(STUDY, out, settings(given))
         for info in whole.expansion.datasets.values():
             datasets.fetch(info)
         told["fits"] = {}
@@ -217,7 +224,9 @@ def main() -> None:
         say("CPU s a fit " + "".join(f"{head:>10}" for head in heads))
         for name in whole.after.cells["classifier"].unique(maintain_order=True):
             cells = whole.after.cells.filter(classifier=name)
-            row = told["fits"][name] = fits(cells, whole.after.cell, 2 if given.quick else 12)
+            row = told["fits"][name] = fits(
+                cells, whole.after.cell, 2 if given.quick else 12, given.bf16
+            )
             shown = ("manyseed", "bare", "bare_ratio", "products", "products_ratio")
             say(f"{name:12}" + "".join(f"{row[key]:10.4f}" for key in shown if key in row))
         told |= sweep(given, fraction, out, say)
@@ -269,7 +278,7 @@ def sweep(
     given: argparse.Namespace, fraction: float, out: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Plan, train, analyse and report; return what each command took, and what is on disk."""
-    options = [word for one in settings(given.quick, fraction) for word in ("--set", one)]
+    options = [word for one in settings(given, fraction) for word in ("--set", one)]
     stages: dict[str, list[object]] = {
         "plan": ["plan", STUDY, "--out", out, *options],
         "submit": ["submit", out, "--cluster", "local", "--workers", given.workers],

@@ -7,6 +7,8 @@ synthetic, shaped like vehicle (634 training rows, 18 features, 2 classes); imag
 32 × 32 × 3; ``vit-transfer`` trains heads on features that are computed once, with random weights;
 deep networks are narrow. *Turns*: the same runs of one repeat of many cells, in the order of a task
 with few repeats (some of each cell, then some more of each), compared with cell after cell.
+*Stacks*: what a run takes alone and at several seeds a step, in turns, as ``stack = "auto"``
+measures it; heads of ``vit-transfer`` on random features of the digits, as two classes and ten.
 
     python benchmarks/bench_training.py [--quick] [--json] [--only NAME …]
 """
@@ -52,6 +54,21 @@ NARROW: dict[str, dict[str, Any]] = {
 }
 """Hparams of networks whose defaults take minutes a fit on a CPU."""
 TABLE = resolve("synthetic:gaussian", n_samples=846, n_features=18, weights=[628, 218], test=212)
+
+
+PARITY = {"even": ["0", "2", "4", "6", "8"], "odd": ["1", "3", "5", "7", "9"]}
+SMALL = {"width1": 64, "width2": 32}
+STACKED: dict[str, list[tuple[str, dict[str, Any], Any]]] = {
+    "mlp": [
+        (f"64 and 32 wide, {rows} rows a step", {"batch_size": rows, "hparams": SMALL}, TABLE)
+        for rows in (32, 128)
+    ],
+    "vit-transfer": [
+        ("two classes", {}, resolve("sklearn:digits", classes=PARITY)),
+        ("ten classes", {}, resolve("sklearn:digits")),
+    ],
+}
+"""What is trained several at once: by classifier, shapes with their tables and data."""
 
 
 def options(name: str, quick: bool) -> dict[str, Any]:
@@ -226,6 +243,18 @@ def turns(name: str, quick: bool) -> dict[str, Any]:
     }
 
 
+def stacks(name: str) -> dict[str, dict[int, float]]:
+    """Return by shape how many times as fast as alone runs are, so many at once."""
+    from manyseed.jobs.stacking import seconds_a_run
+
+    found = {}
+    for shape, table, data in STACKED[name]:
+        info = classifiers.resolve(name, {"epochs": 3, **table}, data)
+        seconds = seconds_a_run(resolve_cell(1, data, info).cell.canonical(), (8, 32))
+        found[shape] = {n: seconds[1] / each for n, each in seconds.items() if n > 1}
+    return found
+
+
 def _fresh(name: str, quick: bool) -> float:
     started = time.perf_counter()
     worker = Worker("product", quick)
@@ -264,6 +293,7 @@ def main() -> None:
         "quick": given.quick,
         "classifiers": {},
         "turns": {},
+        "stacks": {},
     }
     say = (lambda *_: None) if given.json else partial(print, flush=True)
     say(machine)
@@ -287,6 +317,12 @@ def main() -> None:
                     f"{name}, {row['runs']} runs of {row['cells']} cells in {row['turns']} turns: "
                     f"{row['in_turns_times_by_cell']:.2f} × cell after cell"
                 )
+        for name in given.only:
+            if name in STACKED:
+                told["stacks"][name] = stacks(name)
+                for shape, times in told["stacks"][name].items():
+                    shown = ", ".join(f"{n} at once {each:.1f} ×" for n, each in times.items())
+                    say(f"{name}, {shape}: {shown} alone")
     if given.json:
         print(json.dumps(told))
 

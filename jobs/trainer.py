@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -170,18 +171,26 @@ class Trainer:
         cell, key = run.cell, dataset_id(run.cell.dataset)
         data, part = self._dataset(cell), self._split(cell, run.repeat)
         points = self._points(run)
-        X = self._perturbed(run, data.rows(part.train[points]), points)
-        perturbed = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
+        X = perturbed(
+            cell,
+            data.rows(part.train[points]),
+            data.cardinality,
+            partial(_stream, run),
+            lambda: self.neighbours(cell, part.train, run.repeat).at(points),
+        )
+        is_noisy = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
         return TrainingSet(
             X=X,
-            y=self._labels(run, data.y[part.train[points]]),
+            y=relabelled(
+                cell, data.y[part.train[points]], len(data.class_names), partial(_stream, run)
+            ),
             X_test=data.rows(part.test),
             n_classes=len(data.class_names),
             cardinality=data.cardinality,
             image=data.image,
             y_test=data.y[part.test],
             in_dataset=DatasetRows(
-                key, data.X, None if perturbed else part.train[points], part.test
+                key, data.X, None if is_noisy else part.train[points], part.test
             ),
             augment=cell.augment,
             test_augment=cell.test_augment,
@@ -195,28 +204,6 @@ class Trainer:
         if "train" in cell.vary:
             points = resample(cell.seed, key, run.repeat, run.number(), points)
         return points
-
-    def _perturbed(
-        self, run: Run, X: NDArray[np.float64], points: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        cell, cardinality = run.cell, self._dataset(run.cell).cardinality
-        scheme = cell.perturb_continuous
-        if scheme != "none":
-            near = self._neighbours(run).at(points) if uses_neighbours(scheme) else None
-            generator = _stream(run, "perturb_continuous")
-            X = perturb_continuous(X, cardinality, scheme, generator, near)
-        scheme = cell.perturb_categorical
-        if scheme != "none":
-            generator = _stream(run, "perturb_categorical")
-            X = perturb_categorical(X, cardinality, scheme, generator)
-        return X
-
-    def _labels(self, run: Run, y: NDArray[np.uint16]) -> NDArray[np.uint16]:
-        scheme = run.cell.perturb_labels
-        if scheme == "none":
-            return y
-        n_classes = len(self._dataset(run.cell).class_names)
-        return perturb_labels(y, n_classes, scheme, _stream(run, "perturb_labels"))
 
     def _dataset(self, cell: Cell) -> Dataset:
         key = dataset_id(cell.dataset)
@@ -238,14 +225,51 @@ class Trainer:
             ),
         )
 
-    def _neighbours(self, run: Run) -> Neighbours:
-        """Return the neighbours in the repeat's whole training part."""
-        cell = run.cell
-        data, part = self._dataset(cell), self._split(cell, run.repeat)
+    def neighbours(self, cell: Cell, rows: NDArray[np.int64], part: int | str) -> Neighbours:
+        """Return the neighbours among some rows of a cell's dataset.
+
+        `rows` are a repeat's whole training part, or what a search fits; `part` tells which, to
+        keep them.
+        """
+        data = self._dataset(cell)
         return self._cache.get(
-            ("neighbours", cell.seed, dataset_id(cell.dataset), run.repeat),
-            lambda: find_neighbours(data.rows(part.train)[:, data.cardinality == 0]),
+            ("neighbours", cell.seed, dataset_id(cell.dataset), part),
+            lambda: find_neighbours(data.rows(rows)[:, data.cardinality == 0]),
         )
+
+
+def perturbed(
+    cell: Cell,
+    X: NDArray[np.float64],
+    cardinality: NDArray[np.int32],
+    generator: Callable[[Stream], np.random.Generator],
+    near: Callable[[], Neighbours],
+) -> NDArray[np.float64]:
+    """Return rows (n, feature) with a cell's noise on them, each scheme from its own stream.
+
+    `near` gives the neighbours of these rows, for the scheme that needs them.
+    """
+    scheme = cell.perturb_continuous
+    if scheme != "none":
+        found = near() if uses_neighbours(scheme) else None
+        X = perturb_continuous(X, cardinality, scheme, generator("perturb_continuous"), found)
+    scheme = cell.perturb_categorical
+    if scheme != "none":
+        X = perturb_categorical(X, cardinality, scheme, generator("perturb_categorical"))
+    return X
+
+
+def relabelled(
+    cell: Cell,
+    y: NDArray[np.uint16],
+    n_classes: int,
+    generator: Callable[[Stream], np.random.Generator],
+) -> NDArray[np.uint16]:
+    """Return classes (n,) with a cell's noise on labels, from its own stream."""
+    scheme = cell.perturb_labels
+    if scheme == "none":
+        return y
+    return perturb_labels(y, n_classes, scheme, generator("perturb_labels"))
 
 
 def stream_keys(run: Run) -> dict[Stream, list[str | int]]:

@@ -4,11 +4,14 @@ Each draw is fitted on three quarters of the first repeat's training part and ju
 on the remaining quarter, which is the same for all draws and classifiers. The best draw serves all
 repeats and runs. The first repeat's test set is never seen; test sets of later repeats share points
 with the search, as they do with one another's training parts (choice: one search, as in the study,
-whose code judged on test data).
+whose code judged on test data). On request there is a search for each way in which runs' data are
+made, and its fits see such data: fewer rows, resampled, with noise, augmented (MV: "how e.g. data
+perturbation and downsampling impact tuning too").
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,9 +23,10 @@ import numpy as np
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
-from manyseed.jobs.datasets.split import held_out, n_points
+from manyseed.jobs.datasets.split import bootstrapped, held_out, n_points
 from manyseed.jobs.hparams import SPACE_VERSION, draw
 from manyseed.jobs.hparams.kinds import Value
+from manyseed.jobs.perturb import Neighbours
 from manyseed.jobs.run import (
     IDENTITY_VERSION,
     SEARCHED,
@@ -35,13 +39,22 @@ from manyseed.jobs.run import (
     identity,
     stream,
 )
-from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.trainer import Trainer, perturbed, relabelled
 from manyseed.jobs.training.handling import Device, Handling
 
 SEARCH = SEARCHED
 """The key of a tuned cell's `hparams` that holds its search; the other keys are fixed hparams."""
 
 VALIDATION_SHARE = 0.25
+
+OF_DATA = (
+    "train_fraction",
+    "perturb_continuous",
+    "perturb_categorical",
+    "perturb_labels",
+    "augment",
+)
+"""What data for training are made with, beside the bootstrap that `vary` asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,27 @@ def is_tuned(cell: Cell) -> bool:
     return SEARCH in cell.hparams
 
 
+def searched(draws: int, data: str = "whole", hours: float | None = None) -> dict[str, object]:
+    """Return the description of a search, as a tuned cell's `hparams` hold it.
+
+    `data`: what its fits see: "whole", their part of the training rows, or "runs", data made of it
+    as for the cell's runs. `hours`: once fits have taken as long, together, no further draw begins.
+    """
+    more: dict[str, object] = {} if data == "whole" else {"data": data}
+    more |= {} if hours is None else {"hours": float(hours)}
+    return {"draws": draws, "space": SPACE_VERSION, **more}
+
+
+def data_of(cell: Cell) -> dict[str, Any]:
+    """Return with what a search's training data are made; nothing if its rows stay as they are."""
+    if "data" not in cell.hparams.get(SEARCH, {}):
+        return {}
+    plain = Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
+    made = {axis: getattr(cell, axis) for axis in OF_DATA}
+    made = {axis: value for axis, value in made.items() if value != getattr(plain, axis)}
+    return made | ({"vary": "train"} if "train" in cell.vary else {})
+
+
 def search_id(cell: Cell) -> str:
     """Return the identity of a tuned cell's search, shared by cells that differ in other axes."""
     return identity(
@@ -68,6 +102,7 @@ def search_id(cell: Cell) -> str:
             "dataset": dict(cell.dataset),
             "classifier": dict(cell.classifier),
             "hparams": dict(cell.hparams),
+            **data_of(cell),
         }
     )
 
@@ -85,6 +120,11 @@ def n_draws(cell: Cell) -> int:
     return int(search["draws"])
 
 
+def seconds_for(cell: Cell) -> float:
+    """Return after how many seconds of fits a tuned cell's search begins no further draw."""
+    return float(cell.hparams[SEARCH].get("hours", math.inf)) * 3600
+
+
 def drawn(cell: Cell, number: int) -> dict[str, Value]:
     """Return the hparams of draw `number`, counted from 0."""
     fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
@@ -100,7 +140,9 @@ def evaluate(
     user's command is stopped; 0 for never.
     """
     started, hparams = perf_counter(), drawn(cell, number)
-    generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
+    names: tuple[Stream, ...] = ("init", "batch", "dropout")
+    names += ("augment",) if "augment" in data_of(cell) else ()
+    generators = Generators(*(_stream(cell, number, name) for name in names))
     try:
         data = validation(trainer, cell)
         handling = Handling(device=device, timeout=timeout)
@@ -115,7 +157,10 @@ def evaluate(
 
 
 def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
-    """Return a search's training set, with validation rows in place of the test set."""
+    """Return a search's training set, with validation rows in place of the test set.
+
+    It is the same for all draws, noise included, and that for all classifiers.
+    """
     plain = Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
     whole = trainer.training_set(Run(plain, 0, 0))
     assert whole.in_dataset is not None
@@ -125,13 +170,47 @@ def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
     generator = stream(cell.seed, "tune", dataset_id(cell.dataset))
     validated = held_out(whole.y, generator, n, trainer.groups(cell, rows))
     fitted = np.setdiff1d(np.arange(whole.y.size), validated)
-    return replace(
+    found = replace(
         whole,
         X=whole.X[fitted],
         y=whole.y[fitted],
         X_test=whole.X[validated],
         y_test=whole.y[validated],
         in_dataset=replace(whole.in_dataset, train=rows[fitted], test=rows[validated]),
+    )
+    return _as_of_runs(trainer, cell, found) if data_of(cell) else found
+
+
+def _as_of_runs(trainer: Trainer, cell: Cell, whole: TrainingSet) -> TrainingSet:
+    """Return a search's training set made as for a run: subsampled, resampled, perturbed.
+
+    A share is of the rows that the search fits; a number of rows is that many, or all there are.
+    """
+    assert whole.in_dataset is not None
+    assert whole.in_dataset.train is not None
+    dataset, rows = dataset_id(cell.dataset), whole.in_dataset.train
+
+    def generator(name: Stream) -> np.random.Generator:
+        scheme = () if name in ("subsample", "resample") else (getattr(cell, name),)
+        return stream(cell.seed, "tune", dataset, name, *scheme)
+
+    n = min(rows.size, max(2, n_points(cell.train_fraction, rows.size)))
+    points = np.arange(rows.size)
+    if n < rows.size:
+        points = held_out(whole.y, generator("subsample"), n)
+    if "train" in cell.vary:
+        points = bootstrapped(points, generator("resample"))
+
+    def near() -> Neighbours:
+        return trainer.neighbours(cell, rows, "tune").at(points)
+
+    is_noisy = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
+    return replace(
+        whole,
+        X=perturbed(cell, whole.X[points], whole.cardinality, generator, near),
+        y=relabelled(cell, whole.y[points], whole.n_classes, generator),
+        in_dataset=replace(whole.in_dataset, train=None if is_noisy else rows[points]),
+        augment=cell.augment,
     )
 
 

@@ -7,7 +7,7 @@ continue; a complete search becomes a file below ``plan/tuned`` and is never rep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.working.pool import spawned
 
 Report = Callable[[int, int], None]
+Evaluation = Callable[[], Draw | Trial]
 
 
 def tune(
@@ -70,12 +71,7 @@ def tune(
                     recipe = replace(recipes[search.device], own=here.recipe(search.cell))
                     logs[search.id] = _Log(paths, search, recipe)
                 advance(sum(len(log.draws) for log in logs.values()))
-                open_fits = [
-                    ((search.id, fit), _evaluation(search, fit))
-                    for search in batch
-                    for fit in range(search.n_fits)
-                    if fit not in logs[search.id].draws
-                ]
+                open_fits = (one for search in batch for one in logs[search.id].open(search))
                 for (search_id, fit), draw in spawned(
                     open_fits, workers, "a process of the search"
                 ):
@@ -83,6 +79,7 @@ def tune(
                     advance()
                 for search in batch:
                     logs[search.id].close(lease.check)
+                    advance(search.n_fits - len(logs[search.id].draws))
         except (MachineError, ImportError, MemoryError, OSError) as error:
             message = f"the search cannot continue: {error}{remedy(error, paths)}"
             raise UnavailableError(message) from None
@@ -132,6 +129,22 @@ class _Log:
         found = ((one.number, one.draw or one.trial) for one in judged)
         return {number: one for number, one in found if one is not None}
 
+    def open(self, search: Search) -> Iterator[tuple[tuple[str, int], Evaluation]]:
+        """Yield the fits that are still to be evaluated, until the search's time is used up.
+
+        Those before one that was evaluated are, however much time is left: a search holds its first
+        draws without gaps.
+        """
+        last = max(self.draws, default=0)
+        for fit in range(search.n_fits):
+            if fit > last and self._seconds() >= search.seconds:
+                return
+            if fit not in self.draws:
+                yield (search.id, fit), _evaluation(search, fit)
+
+    def _seconds(self) -> float:
+        return sum(draw.seconds for draw in self.draws.values())
+
     def add(self, number: int, draw: Draw | Trial) -> None:
         self.draws[number] = draw
         with self._file.open("a") as file:
@@ -144,7 +157,7 @@ class _Log:
         """Write the result of the search, and remove the file of lines."""
         search = self._search
         self._result.parent.mkdir(parents=True, exist_ok=True)
-        fits: list[Any] = [self.draws[number] for number in range(search.n_fits)]
+        fits: list[Any] = [self.draws[number] for number in sorted(self.draws)]
         try:
             result = search.kind.result.of(search, fits, self._recipe)
         except ValueError as error:
@@ -153,7 +166,7 @@ class _Log:
         self._file.unlink()
 
 
-def _evaluation(search: Search, number: int) -> Callable[[], Draw | Trial]:
+def _evaluation(search: Search, number: int) -> Evaluation:
     """Return the call that evaluates a fit in another process."""
     cell = (search.fitted or search.cell).canonical()
     evaluate = search.kind.evaluate

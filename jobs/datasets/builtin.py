@@ -10,6 +10,7 @@ class counts are known before any draw.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -21,10 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Option, Refused, number
-from manyseed.jobs.datasets.catalogue import SKLEARN, TORCHVISION
+from manyseed.jobs.datasets import imagefolder
+from manyseed.jobs.datasets.arrayfile import in_file
+from manyseed.jobs.datasets.catalogue import SKLEARN, TORCHVISION, VisionEntry
+from manyseed.jobs.datasets.imagefolder import SIZE, size_of
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, listed
-from manyseed.jobs.packages import torchvision
-from manyseed.jobs.run import MachineError, canonical_json, raw
+from manyseed.jobs.packages import install, torchvision
+from manyseed.jobs.run import DamagedData, MachineError, canonical_json, raw
 
 
 def _describe_sklearn(name: str, _: Mapping[str, Any]) -> DataShape:
@@ -61,17 +65,26 @@ def _load_sklearn(name: str, provenance: Mapping[str, Any]) -> Samples:
 SKLEARN_SOURCE = DatasetSource(names=tuple(SKLEARN), describe=_describe_sklearn, load=_load_sklearn)
 
 
-def _describe_torchvision(name: str, _: Mapping[str, Any]) -> DataShape:
+_CINIC10 = "https://datashare.is.ed.ac.uk/bitstream/handle/10283/3192/CINIC-10.tar.gz"
+
+
+def _describe_torchvision(name: str, given: Mapping[str, Any]) -> DataShape:
     entry = TORCHVISION[listed("torchvision", name, TORCHVISION)]
+    height, width, channels = entry.image
+    if (size := size_of(given)) is not None and not entry.resized:
+        reason = f"the images of {name} all have {height} × {width} pixels, and stay as they are"
+        raise Refused(SIZE, given[SIZE], reason, needs={SIZE: None})
+    height, width = size or (height, width)
     return DataShape(
-        provenance={},
-        n_samples=sum(entry.class_counts),
-        n_features=int(np.prod(entry.image)),
+        provenance={SIZE: [height, width]} if entry.resized else {},
+        n_samples=sum(entry.n_parts),
+        n_features=height * width * channels,
         n_categorical=0,
         class_names=entry.class_names,
         class_counts=entry.class_counts,
-        image=entry.image,
+        image=(height, width, channels),
         test_counts=entry.test_counts,
+        n_test=entry.n_parts[1],
     )
 
 
@@ -79,34 +92,49 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
     """Read the files in ``home/torchvision``, or download them into a temporary folder."""
     name = provenance["source"].removeprefix("torchvision:")
     placed = home / "torchvision"
+    entry = TORCHVISION[name]
+    height, width = provenance.get(SIZE, entry.image[:2])
+    entry = replace(entry, image=(height, width, entry.image[2]))
     try:
-        return _samples(name, placed, download=False)
-    except RuntimeError as missing:  # torchvision's word for files that are missing or changed
-        home.mkdir(parents=True, exist_ok=True)
+        return _samples(name, entry, placed, download=False)
+    except MachineError:
+        raise
+    except (RuntimeError, FileNotFoundError) as missing:  # torchvision's words for files that are
+        home.mkdir(parents=True, exist_ok=True)  # missing or changed
         try:
             # In a folder of its own: torchvision's downloads are not safe between processes.
             with TemporaryDirectory(prefix=".torchvision-", dir=home) as folder:
-                return _samples(name, Path(folder), download=True)
+                return _samples(name, entry, Path(folder), download=True)
         except (OSError, RuntimeError) as error:
+            remedy = (
+                "put its files there as torchvision keeps them, or fetch it where the network can "
+                "be reached"
+            )
+            if name == "CINIC10":
+                place = shlex.quote(str(placed / "cinic-10"))
+                remedy = f"get it with: mkdir -p {place} && curl -L {_CINIC10} | tar xz -C {place}"
             raise MachineError(
                 f"torchvision:{name} is not in {placed} ({missing}) and cannot be downloaded "
-                f"({error}); put its files there as torchvision keeps them, or fetch it where the "
-                "network can be reached"
+                f"({error}); {remedy}"
             ) from error
 
 
-def _samples(name: str, root: Path, *, download: bool) -> Samples:
-    parts = [_part(name, root, train, download) for train in (True, False)]
-    entry = TORCHVISION[name]
-    for part, (X, y), counts in zip(
-        ("training", "test"), parts, (entry.train_counts, entry.test_counts), strict=True
+def _samples(name: str, entry: VisionEntry, root: Path, *, download: bool) -> Samples:
+    parts = [_part(name, entry, root, train, download) for train in (True, False)]
+    for part, (X, y), counts, size in zip(
+        ("training", "test"),
+        parts,
+        (entry.train_counts, entry.test_counts),
+        entry.n_parts,
+        strict=True,
     ):
-        counts_found = tuple(np.bincount(y, minlength=len(counts)).tolist())
-        if counts_found != counts or X.shape[1:] != entry.image:
+        found = tuple(np.bincount(y, minlength=len(entry.class_names)).tolist())
+        is_known = len(y) == size and 0 not in found if counts is None else found == counts
+        if not is_known or X.shape[1:] != entry.image:
             raise MachineError(
                 f"the {part} part of torchvision:{name} is not what the catalogue says: images "
-                f"{X.shape[1:]} with {counts_found} in the classes, in the catalogue {entry.image} "
-                f"with {counts}"
+                f"{X.shape[1:]} with {found} in the classes, in the catalogue {entry.image} "
+                f"with {counts or f'{size} in total'}"
             )
     return Samples(
         X=np.concatenate([X.reshape(len(X), -1) for X, _ in parts]),
@@ -118,14 +146,34 @@ def _samples(name: str, root: Path, *, download: bool) -> Samples:
     )
 
 
+_FILES = {
+    "CINIC10": (("train", "valid"), ("test",)),
+    "Flowers102": (("train", "val"), ("test",)),
+    "OxfordIIITPet": (("trainval",), ("test",)),
+}
+"""Datasets whose images are files: what its authors call the parts that are trained on, validation
+included, and the test part."""
+
+
 def _part(
-    name: str, root: Path, train: bool, download: bool
+    name: str, entry: VisionEntry, root: Path, train: bool, download: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return images (sample, height, width, channels) and classes of one official part."""
     try:
-        kind = getattr(torchvision("torchvision.datasets"), name)
+        kinds = torchvision("torchvision.datasets")
     except ImportError as error:
-        raise MachineError(f"torchvision:{name} needs torchvision: {error}") from error
+        reason = f"torchvision:{name} needs torchvision: {error}"
+        raise MachineError(f"{reason}; install with: {install(['torch'])}") from error
+    if name == "CINIC10" and download:
+        raise RuntimeError("torchvision does not do it")
+    if name == "CINIC10":
+        folders = [root / "cinic-10" / part for part in _FILES[name][not train]]
+        return _pictures(name, entry, [kinds.ImageFolder(str(folder)) for folder in folders])
+    kind = getattr(kinds, name)
+    if name in _FILES:
+        splits = _FILES[name][not train]
+        opened = [kind(str(root), split=split, download=download) for split in splits]
+        return _pictures(name, entry, opened)
     which = {"split": "train" if train else "test"} if name == "SVHN" else {"train": train}
     data = kind(str(root), download=download, **which)
     X = np.asarray(data.data, dtype=np.uint8)
@@ -137,8 +185,39 @@ def _part(
     return X, y
 
 
+def _pictures(
+    name: str, entry: VisionEntry, parts: Sequence[Any]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Decode the images of torchvision's datasets, to one size; return them and their classes."""
+    from PIL import Image
+
+    for part in parts:
+        if (classes := tuple(getattr(part, "classes", entry.class_names))) != entry.class_names:
+            found = f"are {classes}, in the catalogue {entry.class_names}"
+            raise DamagedData(f"the classes of torchvision:{name} {found}")
+    height, width, _ = entry.image
+    X = in_file((sum(map(len, parts)), *entry.image), np.uint8)
+    y = np.empty(len(X), dtype=np.int64)
+    pictures = ((part, i) for part in parts for i in range(len(part)))
+    for row, (part, i) in enumerate(pictures):
+        try:
+            picture, y[row] = part[i]
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise DamagedData(f"an image of torchvision:{name} is damaged: {error}") from error
+        if picture.size != (width, height) and not entry.resized:
+            shown = " × ".join(map(str, reversed(picture.size)))
+            raise DamagedData(f"torchvision:{name} has an image of {shown} pixels")
+        X[row] = picture.resize((width, height), Image.Resampling.BILINEAR)
+    return X, y
+
+
 TORCHVISION_SOURCE = DatasetSource(
-    names=tuple(TORCHVISION), describe=_describe_torchvision, fetch=_fetch
+    names=tuple(TORCHVISION),
+    parameters=imagefolder.OPTIONS,
+    describe=_describe_torchvision,
+    fetch=_fetch,
 )
 
 

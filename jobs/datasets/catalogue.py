@@ -70,18 +70,29 @@ class VisionEntry:
     """One dataset with an official training and test part.
 
     `image`: (height, width, channels). `train_counts` and `test_counts`: samples of each class in
-    the official parts.
+    the official parts; None where only their `sizes` are known here. `resized`: whether its images
+    are of many sizes, so that they are resized: to `image` unless another size is asked for.
     """
 
     class_names: tuple[str, ...]
     image: tuple[int, int, int]
-    train_counts: tuple[int, ...]
-    test_counts: tuple[int, ...]
+    train_counts: tuple[int, ...] | None = None
+    test_counts: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] = ()
+    resized: bool = False
 
     @property
-    def class_counts(self) -> tuple[int, ...]:
-        """Samples of each class in both parts together."""
+    def class_counts(self) -> tuple[int, ...] | None:
+        """Samples of each class in both parts together; None if not known."""
+        if self.train_counts is None or self.test_counts is None:
+            return None
         return tuple(map(sum, zip(self.train_counts, self.test_counts, strict=True)))
+
+    @property
+    def n_parts(self) -> tuple[int, ...]:
+        """Samples in the training and the test part."""
+        counts = (self.train_counts, self.test_counts)
+        return self.sizes or tuple(sum(each or ()) for each in counts)
 
 
 def _openml(
@@ -116,14 +127,21 @@ def _openml(
     )
 
 
-def _vision(class_names: Sequence[str], image: Sequence[int], **counts: Any) -> VisionEntry:
+def _vision(
+    class_names: Sequence[str],
+    image: Sequence[int],
+    sizes: Sequence[int] = (),
+    resized: bool = False,
+    **counts: Any,
+) -> VisionEntry:
     """Return an entry, whose parts may have equally many samples of each class."""
     parts = {
         part: tuple(held) if isinstance(held, list) else (held,) * len(class_names)
         for part, held in counts.items()
     }
     height, width, channels = image
-    return VisionEntry(tuple(class_names), (height, width, channels), **parts)
+    image_of = height, width, channels
+    return VisionEntry(tuple(class_names), image_of, **parts, sizes=(*sizes,), resized=resized)
 
 
 def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -172,6 +172,8 @@ class DataShape:
         Whether `class_names` are the data's own labels.
     test_counts : tuple of int or None
         Samples of each class in the official test part, if there is one.
+    n_test : int or None
+        The size of that part, where the sizes of its classes may not be known.
     locations : tuple of str
         Where `DatasetSource.fetch` finds the data, if the provenance does not say it.
     columns : tuple of ColumnInfo
@@ -195,6 +197,7 @@ class DataShape:
     image: tuple[int, int, int] | None = None
     labelled: bool = True
     test_counts: tuple[int, ...] | None = None
+    n_test: int | None = None
     locations: tuple[str, ...] = ()
     columns: tuple[ColumnInfo, ...] = ()
     groups: NDArray[np.int64] | None = None

@@ -322,11 +322,14 @@ def resolve(
         rule = rule if testing in parameters else _SPLIT_BY[testing]
         raise Refused("test", test, f"{rule} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
+        known = "there are and how large the largest and the smallest; give its table as file:PATH"
+        if shape.image:
+            known = "images there are; give them as a folder, file:PATH"
         raise Refused(
             "classes",
             classes,
             f"classes of {source} cannot be selected or merged: the catalogue knows only how many "
-            "there are and how large the largest and the smallest; give its table as file:PATH",
+            f"{known}",
         )
     if classes is None:
         _require_spelling(shape.class_names, source, parameters)
@@ -335,6 +338,7 @@ def resolve(
     n_samples = shape.n_samples if counts is None else sum(counts)
     sets = _sets(grouping, shape.set_counts)
     official = _grouped(grouping, shape.test_counts) if sets is None else sets[1].tolist()[:1]
+    official = official or (None if shape.n_test is None else [shape.n_test])
     share, n_test = _test(test, source, n_samples, official)
     sizes, asked = _sizes_of_groups(shape, grouping, parameters), n_test
     if sizes is not None and share != OFFICIAL:

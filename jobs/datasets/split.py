@@ -172,7 +172,12 @@ def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> I
     `seed`: the sweep's. `dataset`: the dataset's identity. `points`, int64 array (n,): indices of
     rows. Returns int64 array (n,).
     """
-    words = raw(stream(seed, "resample", dataset, repeat, run), points.size)
+    return bootstrapped(points, stream(seed, "resample", dataset, repeat, run))
+
+
+def bootstrapped(points: Index, generator: np.random.Generator) -> Index:
+    """Draw as many of the points (n,), with replacement, by one raw word each."""
+    words = raw(generator, points.size)
     return points[(words % np.uint64(points.size)).astype(np.int64)]
 
 

@@ -9,6 +9,7 @@ after it.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -347,7 +348,8 @@ def _submit_search(
     search = _submit_job(paths, folder, profile, kind, more, lease, request=then)
     (job,) = search.jobs().values()
     fits = sum(one.n_fits for one in todo)
-    report(f"Job {job.id} searches for hparams in {fits:,} fits; the tasks wait for it.")
+    most = "" if all(math.isinf(one.seconds) for one in todo) else "at most "
+    report(f"Job {job.id} searches for hparams in {most}{fits:,} fits; the tasks wait for it.")
     return [job.id.partition("_")[0]]
 
 

@@ -52,9 +52,10 @@ if TYPE_CHECKING:
 def tune(directory: Directory, as_json: Json = False, **options: Any) -> None:
     """Search on this machine for the hparams of cells with hparams = "tuned".
 
-    Runs one random search per dataset and classifier, needed before submitting; then one for the
-    scale of each cell with kfac-laplace that has none. The sweep keeps the results; the same
-    command continues an interrupted search.
+    Runs one random search per dataset and classifier, needed before submitting (with ``tune.data =
+    "runs"``, one for each way in which training data are made); then one for the scale of each cell
+    with kfac-laplace that has none. The sweep keeps the results; the same command continues an
+    interrupted search.
 
     Examples:
 
@@ -68,6 +69,7 @@ def tune(directory: Directory, as_json: Json = False, **options: Any) -> None:
     tuned, scales = search(sweep, **options, quiet=as_json)
     columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
     rows = [(t.dataset, t.classifier, len(t.draws), t.draw, t.accuracy, t.hparams) for t in tuned]
+    data = [t.data for t in tuned]
     scale_columns = ("dataset", "classifier", "ensembling", "networks", "scale", "log_likelihood")
     scale_rows = [
         (s.dataset, s.classifier, s.ensembling, len(s.trials), s.scale, s.log_likelihood)
@@ -75,11 +77,15 @@ def tune(directory: Directory, as_json: Json = False, **options: Any) -> None:
     ]
     if as_json:
         searches = [dict(zip(columns, row, strict=True)) for row in rows]
+        for one, made in zip(searches, data, strict=True):
+            one |= {"data": made} if made else {}
         of_scales = [dict(zip(scale_columns, row, strict=True)) for row in scale_rows]
         print_json({"searches": searches, "scales": of_scales})
         return
     if rows:
-        print_table(None, columns[:-1], [row[:-1] for row in rows])
+        texts = [", ".join(f"{key} = {value}" for key, value in one.items()) for one in data]
+        told = [(*row[:-1], text) for row, text in zip(rows, texts, strict=True)]
+        print_table(None, [*columns[:-1], "data"], told)
     if scale_rows:
         print_table(None, scale_columns, scale_rows)
     if rows or scale_rows:

@@ -24,12 +24,14 @@ from manyseed.jobs.ensembling.methods import METHODS, NONE
 from manyseed.jobs.run import (
     CROSSED,
     LATER,
+    SEARCHED,
     Cell,
     canonical_json,
     canonical_pieces,
     optional_piece,
     text_identity,
 )
+from manyseed.jobs.tuning import OF_DATA
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.grid import GRID, Codes, Combinations, combine, present
 from manyseed.orchestrator.grids.own import OwnCode
@@ -38,6 +40,12 @@ from manyseed.orchestrator.grids.resolver import Fit, Resolver
 from manyseed.orchestrator.grids.sweepfile import Grid, SweepFile
 
 _FITS = ("dataset", "classifier", "hparams")  # the axes that determine how the others resolve
+
+AS_RUNS = '"data":"runs"'
+"""In the canonical text of a cell whose search for hparams depends on how its data are made."""
+
+_OF_DATA = [pl.col(axis).cast(pl.String) for axis in OF_DATA]
+_BOOTSTRAPS = pl.col("vary").cast(pl.String).str.contains("train").alias("vary")
 
 VALUES = tuple(axis for axis in AXES if axis not in _FITS)
 """The axes that resolve independently, given dataset, classifier and hparams."""
@@ -53,7 +61,8 @@ class Expansion:
     number of runs before duplicate cells are merged, after exclusions. `removed`, tuple of (key,
     rule, runs): the number of runs that each exclusion removed. `notes` and `unexpected`: remarks
     on the plan, and those of them that a user may want to act on. `searches`: number of hparam
-    searches that the cells need, one for each dataset and classifier.
+    searches that the cells need, one for each dataset and classifier, or with ``data = "runs"`` for
+    each way in which their data are made.
     """
 
     cells: pl.DataFrame
@@ -116,7 +125,6 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     cells = tables.described(distinct)
     cells = _as_written(cells, sweep)
     _require_deep(cells, path)
-    tuned = cells.filter(pl.col("hparams") == "tuned")
     pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
     models = {
         (classifier, dataset): resolver.pairs[dataset, classifier].classifier
@@ -131,8 +139,17 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         tuple(removed),
         notes.lines(),
         notes.unexpected(),
-        tuned.select("dataset", "classifier").n_unique() if len(tuned) else 0,
+        int(cells.select(is_search()).sum().item()),
     )
+
+
+def is_search() -> pl.Expr:
+    """Return whether a cell is the first of those that share a search for hparams."""
+    apart = pl.col("canonical").str.contains(AS_RUNS, literal=True)
+    as_made = [pl.when(apart).then(axis) for axis in (*_OF_DATA, _BOOTSTRAPS)]
+    key = pl.struct("dataset", "classifier", *as_made)
+    is_tuned = pl.col("hparams") == SEARCHED
+    return is_tuned & pl.struct(is_tuned, key).is_first_distinct()
 
 
 def _as_written(cells: pl.DataFrame, sweep: SweepFile) -> pl.DataFrame:

@@ -25,8 +25,9 @@ from manyseed.jobs.datasets.function import OPTION as DATA
 from manyseed.jobs.datasets.parts import TEST_FILE
 from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.hparams import SPACE_VERSION, Hparam
+from manyseed.jobs.hparams import Hparam
 from manyseed.jobs.hparams.grid import is_written, read, written
+from manyseed.jobs.tuning import SEARCH, searched
 from manyseed.orchestrator.errors import (
     UserError,
     meant,
@@ -305,7 +306,8 @@ class Resolver:
         fixed = {hparam.name for hparam in resolved.record.space if hparam.structural}
         fixed |= {*options.get("hparams", {})}
         search: dict[str, object] = {name: resolved.hparams[name] for name in sorted(fixed)}
-        search["tuned"] = {"draws": self._sweep.tune.draws, "space": SPACE_VERSION}
+        tune = self._sweep.tune
+        search[SEARCH] = searched(tune.draws, tune.data, tune.hours)
         return Pair(info, replace(resolved, name=classifier), search)
 
     def resolve(

@@ -45,6 +45,7 @@ _OWN_METRIC = Option(pattern=OWN_PATTERN, called='a metric of your own, "module:
 Scores = Literal["all", "margin", "none"]
 Members = Literal["sizes", "all", "none"]
 ScoreType = Literal["float32", "float16"]
+SearchData = Literal["whole", "runs"]
 
 
 def _wrong(message: str, kind: str = "sweep_file") -> PydanticCustomError:
@@ -284,6 +285,11 @@ class Tune(_Table):
 
     draws: Repeats = 100
     """Fits of a search; there is one search for each dataset and classifier."""
+    data: Annotated[SearchData, _By(Option(words=get_args(SearchData)))] = "whole"
+    """What fits of a search see: their part of the training rows as they are, or data made of it
+    as for runs, with a search for each fraction and noise on data."""
+    hours: Annotated[int | float, _By(Option(kind=float, above=0))] | None = None
+    """Core-hours of a search (with GPUs, their hours) after which no further draw begins."""
 
 
 class _OwnMetrics(_Table):

@@ -216,12 +216,12 @@ class Change:
         """
         by = ["dataset", "classifier"]
         parts = pl.col(*(f"{part}_hours" for part in _FURTHER))
-        on_gpu = pl.col("gpu_hours") > 0
+        on_gpu, tune = pl.col("gpu_hours") > 0, self.sweep.tune
         further = pl.sum_horizontal(parts)
         features = feature_hours(self.cells, self.expansion)
         responses = response_hours(self.cells, self.expansion, self.groups.specs)
         hours = (
-            estimate(self.cells, self.sweep.tune.draws, self.observed)
+            estimate(self.cells, tune.draws, self.observed, tune.hours)
             .join(features, on=by, how="left", maintain_order="left")
             .join(responses, on=by, how="left", maintain_order="left")
             .with_columns(parts.fill_null(0.0))
@@ -304,9 +304,11 @@ def remarks(
         if all_notes or note not in told:
             yield f"{note}."
     if all_notes and summary["searches"]:
+        tune = change.sweep.tune
+        limit = "" if tune.hours is None else f", or {tune.hours:g} hours of fits,"
         yield (
             f"Tuned hparams need {counted(summary['searches'], 'search')} of "
-            f"{counted(change.sweep.tune.draws, 'draw')} each."
+            f"{counted(tune.draws, 'draw')}{limit} each."
         )
     yield from _forms(change, chosen) if all_notes else ()
     if summary["runs_identical"]:

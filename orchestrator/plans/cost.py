@@ -20,7 +20,7 @@ from manyseed.jobs.hparams.grid import is_written
 from manyseed.jobs.response.resolution import response_seconds
 from manyseed.jobs.scales import NETWORKS
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.grids.expansion import Expansion, expand
+from manyseed.orchestrator.grids.expansion import Expansion, expand, is_search
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import own_code
@@ -153,27 +153,35 @@ def _stretches(
     )
 
 
-def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.DataFrame:
+def estimate(
+    cells: pl.DataFrame, draws: int, observed: pl.DataFrame, limit: float | None = None
+) -> pl.DataFrame:
     """Return fits and hours of each dataset and classifier.
 
     `cells`: a plan's cells with repeats and runs. `draws`: fits of the search of a pair with tuned
     hparams; a search for a scale has its own number. `observed`: as returned by `observed_seconds`.
+    `limit`: the hours after which a search for hparams begins no further fit.
 
     Returns columns dataset, classifier, fits, fit_seconds (mean), longest_seconds, core_hours,
     gpu_hours; in the order of the cells.
     """
-    search = pl.when((pl.col("hparams") == "tuned").any()).then(draws).otherwise(0)
+    longest = pl.col("seconds").max()
+    most: pl.Expr = pl.lit(draws)
+    if limit is not None:
+        in_hours = (pl.lit(limit * 3600) / longest).ceil()
+        most = pl.min_horizontal(pl.lit(draws), in_hours).cast(pl.Int64)
+    search = pl.col("search").sum().cast(pl.Int64) * most
     scaled = pl.col("canonical").str.contains('"scale":"tuned"', literal=True)
     search += NETWORKS * pl.col("canonical").filter(scaled).n_unique()
     per_pair = (
         _priced(cells, observed)
-        .with_columns(fits=FITS)
+        .with_columns(fits=FITS, search=is_search())
         .group_by(_PAIR, maintain_order=True)
         .agg(
             pl.col("device").first(),
             fits=pl.col("fits").sum() + search,
-            total=(pl.col("seconds") * pl.col("fits")).sum() + search * pl.col("seconds").max(),
-            longest_seconds=pl.col("seconds").max(),
+            total=(pl.col("seconds") * pl.col("fits")).sum() + search * longest,
+            longest_seconds=longest,
         )
     )
     hours, on_gpu = pl.col("total") / 3600, pl.col("device") == "gpu"

@@ -5,6 +5,7 @@ What differs between them is a record, `SearchKind`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -46,7 +47,7 @@ class SearchResult(ABC):
 
     def write(self, file: Path, before_rename: Callable[[], None]) -> None:
         """Write the search's file."""
-        value = asdict(self)
+        value = {key: one for key, one in asdict(self).items() if one or key != "data"}
         recipe: Recipe = self.recipe  # type: ignore[attr-defined]
         write_json(file, value | {"recipe": recipe.to_json()}, before_rename=before_rename)
 
@@ -70,6 +71,7 @@ class TunedHparams(SearchResult):
     `dataset` and `classifier`: their names in the sweep file. `search`: the cells' hparams: the
     distributions to search, and fixed values. `hparams`: the hparams of the draw with the highest
     accuracy. `draw`: the number of that draw. `recipe`: how fits were made. `draws`: all draws.
+    `data`: with what the training data were made, if as for runs (`jobs.tuning.data_of`).
     """
 
     search: Mapping[str, object] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class TunedHparams(SearchResult):
     accuracy: float = field(kw_only=True)
     recipe: Recipe = field(default_factory=Recipe)
     draws: tuple[Draw, ...] = field(kw_only=True)
+    data: Mapping[str, object] = field(default_factory=dict, kw_only=True)
 
     def fault(self) -> str:
         """Return how number and hparams of the draw contradict the draws."""
@@ -89,7 +92,10 @@ class TunedHparams(SearchResult):
 
     def is_of(self, cell: Cell) -> bool:
         """Return whether the cell's search draws these hparams: they follow from the cell."""
-        return not tuning.is_current(cell) or self.hparams == tuning.drawn(cell, self.draw)
+        if not tuning.is_current(cell):
+            return True
+        of_data = self.data == tuning.data_of(cell)  # whatever the data, the draws are the same
+        return of_data and self.hparams == tuning.drawn(cell, self.draw)
 
     def applied(self, cell: Cell) -> Cell:
         """Return the cell with these hparams."""
@@ -109,6 +115,7 @@ class TunedHparams(SearchResult):
             accuracy=best.accuracy,
             recipe=recipe,
             draws=tuple(draws),
+            data=tuning.data_of(search.cell),
         )
 
 
@@ -167,10 +174,11 @@ class SearchKind:
     """A kind of search.
 
     `what`: what it finds for a cell, for messages. `entry`: the key of a fit in the file of an
-    incomplete search. `mark`: occurs in the canonical text of a cell that needs it. `apart`:
-    columns of a plan's cells; those that agree in them share a search. `is_needed`, `id` and
-    `n_fits`: of a cell: whether it needs a search, the search's identity, and how many fits it
-    takes. `evaluate`: makes a fit in another process (`jobs.tuning.evaluate_in_process`). `result`:
+    incomplete search. `mark`: occurs in the canonical text of a cell that needs it. `apart`: occurs
+    in that of a cell whose search is not that of all others of its dataset and classifier.
+    `is_needed`, `id`, `n_fits` and `seconds`: of a cell: whether it needs a search, the search's
+    identity, how many fits it takes, and after how many seconds of them no further one begins.
+    `evaluate`: makes a fit in another process (`jobs.tuning.evaluate_in_process`). `result`:
     what is stored. `file`: takes a sweep's paths and the identity, returns the result's file.
     `values`: the values of a trained cell that the search found, by name.
     """
@@ -178,10 +186,11 @@ class SearchKind:
     what: str
     entry: Literal["draw", "trial"]
     mark: str
-    apart: tuple[str, ...]
+    apart: str
     is_needed: Callable[[Cell], bool]
     id: Callable[[Cell], str]
     n_fits: Callable[[Cell], int]
+    seconds: Callable[[Cell], float]
     evaluate: Callable[..., Draw | Trial]
     result: type[TunedHparams | FoundScale]
     file: Callable[[SweepPaths, str], Path]
@@ -191,11 +200,12 @@ class SearchKind:
 HPARAMS = SearchKind(
     what="its hparams",
     entry="draw",
-    mark='"tuned":{"draws":',
-    apart=("dataset", "classifier"),
+    mark='"tuned":{',
+    apart='"data":"runs"',
     is_needed=tuning.is_tuned,
     id=tuning.search_id,
     n_fits=tuning.n_draws,
+    seconds=tuning.seconds_for,
     evaluate=tuning.evaluate_in_process,
     result=TunedHparams,
     file=SweepPaths.tuned,
@@ -205,10 +215,11 @@ SCALE = SearchKind(
     what="its scale",
     entry="trial",
     mark='"scale":"tuned"',
-    apart=("canonical",),
+    apart="",
     is_needed=scales.is_searched,
     id=scales.search_id,
     n_fits=lambda _: scales.NETWORKS,
+    seconds=lambda _: math.inf,
     evaluate=scales.evaluate_in_process,
     result=FoundScale,
     file=SweepPaths.scale,
@@ -243,8 +254,13 @@ class Search:
 
     @property
     def n_fits(self) -> int:
-        """How many fits it takes."""
+        """How many fits it takes, at most if its time is limited."""
         return self.kind.n_fits(self.cell)
+
+    @property
+    def seconds(self) -> float:
+        """After how many seconds of fits no further one begins."""
+        return self.kind.seconds(self.cell)
 
 
 class NotSearched(MachineError):
@@ -269,7 +285,9 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     needed: dict[tuple[str, str], Search] = {}
     for kind in KINDS:
         asked = cells.filter(pl.col("canonical").str.contains(kind.mark, literal=True))
-        for row in asked.unique(list(kind.apart), maintain_order=True).iter_rows(named=True):
+        apart = pl.col("canonical").str.contains(kind.apart, literal=True)
+        key = pl.struct("dataset", "classifier", pl.when(apart).then("canonical"))
+        for row in asked.filter(key.is_first_distinct()).iter_rows(named=True):
             cell = Cell.from_text(row["canonical"])
             if kind.is_needed(cell):
                 name = row["ensembling"] if kind is SCALE else ""

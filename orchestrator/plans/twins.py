@@ -19,7 +19,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.jobs.cells import consumed
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.run import CROSSED, SOURCES_OF_RANDOMNESS, Cell, canonical_json
+from manyseed.jobs.run import CROSSED, SEARCHED, SOURCES_OF_RANDOMNESS, Cell, canonical_json
 from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.plans.plan import IS_IMPORTED
 
@@ -105,7 +105,9 @@ def _training_points(fraction: float, n_train: int) -> int:
 
 def _reduced(canonical: str, points: float) -> str:
     description = json.loads(canonical)
-    reduced = {**description, "vary": list(_drawn(description)), "train_fraction": points}
+    reduced = {**description, "vary": list(_drawn(description))}
+    if "data" not in description["hparams"].get(SEARCHED, {}):  # else searches differ, too
+        reduced["train_fraction"] = points
     return canonical_json(reduced).decode()
 
 

@@ -23,13 +23,15 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent import futures
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from socket import socketpair
@@ -416,26 +418,31 @@ Result = TypeVar("Result")
 
 
 def spawned(
-    calls: Sequence[tuple[Key, Callable[[], Result]]], workers: int, what: str
+    calls: Iterable[tuple[Key, Callable[[], Result]]], workers: int, what: str
 ) -> Iterator[tuple[Key, Result]]:
     """Make calls in worker processes; yield each one's key and result as they arrive.
 
     After an error or Ctrl-C, no further call begins.
 
-    `calls`, sequence of (key, callable): the callables must be picklable. `workers`: number of
-    processes, at most. `what`: what the processes do, for an error message: "a process of the
+    `calls`, (key, callable): the callables must be picklable; the next is taken when a process is
+    free, after what the one before it returned was yielded. `workers`: number of processes, at
+    most. `what`: what the processes do, for an error message: "a process of the
     search".
     """
-    if not calls:
-        return
+    coming = iter(calls)
+    waiting: dict[futures.Future[Result], Key] = {}
     # a fork of a process that has used polars hangs
     spawn = multiprocessing.get_context("spawn")
     with _one_thread():
-        pool = ProcessPoolExecutor(min(workers, len(calls)), spawn, belong_to_parent)
+        pool = ProcessPoolExecutor(workers, spawn, belong_to_parent)
         try:
-            waiting = {pool.submit(call): key for key, call in calls}
-            for future in as_completed(waiting):
-                yield waiting.pop(future), future.result()
+            while True:
+                for key, call in islice(coming, workers - len(waiting)):
+                    waiting[pool.submit(call)] = key
+                if not waiting:
+                    return
+                for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
+                    yield waiting.pop(future), future.result()
         except BrokenProcessPool:
             raise UnavailableError(
                 f"{what} was killed; is there enough memory? "

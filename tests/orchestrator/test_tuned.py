@@ -7,6 +7,7 @@ import os
 import resource
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -240,3 +241,133 @@ def test_a_request_for_a_gpu_is_met_where_there_is_one(
     (done,) = sweep.tune(workers=1)
     assert asked == [device] * 4
     assert read_json(sweep.paths.tuned(done.id))["recipe"]["device"] == device
+
+
+RUNS = """
+name = "tuned"
+seed = 1
+runs = 2
+repeats = 1
+tune = { draws = 4, data = "runs" }
+
+[[grid]]
+dataset        = ["sklearn:wine"]
+classifier     = ["lr-sgd"]
+hparams        = ["tuned"]
+train_fraction = [1, 0.2]
+perturb_continuous = ["none", "relative:0.5"]
+perturb_hparams = ["none", "relative:0.1"]
+"""
+
+
+def test_hparams_are_found_for_each_way_in_which_data_are_made(tmp_path: Path) -> None:
+    sweep = Sweep.plan(write(tmp_path / "tuned.toml", RUNS), tmp_path / "sweep")
+    told = command("tune", sweep.directory, "--workers", 1, "--json")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)["searches"]
+    noise = {"perturb_continuous": "relative:0.5"}
+    data = [{}, noise, {"train_fraction": 0.2}, {"train_fraction": 0.2, **noise}]
+    assert sorted(map(str, (one.get("data", {}) for one in found))) == sorted(map(str, data))
+    files = {file.stem: read_json(file) for file in sweep.paths.all_tuned()}
+    assert sorted(map(str, (one.get("data", {}) for one in files.values()))) == sorted(
+        map(str, data)
+    )
+    drawn = [[draw["hparams"] for draw in one["draws"]] for one in files.values()]
+    assert drawn == [drawn[0]] * 4  # the same draws, judged on different data
+    assert len({str([draw["accuracy"] for draw in one["draws"]]) for one in files.values()}) > 1
+
+    sweep.submit(workers=1)
+    sweep.wait()
+    sweep.compact()
+    assert sweep.status()["runs"]["done"] == 16
+    for number, canonical in sweep.survey().plan.cells.select("cell", "canonical").iter_rows():
+        kept = files[search.search_id(Cell.from_text(canonical))]
+        assert sweep.show(f"{number}:0:1")["stored"]["recipe"]["tuned"] == kept["hparams"]
+    assert sweep.rerun("0:0:1")["equal"]
+    assert estimate_and_outcome(sweep.paths)["fits"] == (16 + 16, 16 + 16)
+
+
+def test_what_was_found_on_other_data_is_not_taken(tmp_path: Path) -> None:
+    """Searches of a dataset and classifier have the same draws, whatever their data."""
+    text = RUNS.replace("draws = 4", "draws = 1").replace(', "relative:0.5"', "")
+    sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "two")
+    sweep.tune(workers=1)
+    one, two = sweep.paths.all_tuned()
+    first, second = one.read_bytes(), two.read_bytes()
+    assert json.loads(first)["hparams"] == json.loads(second)["hparams"]
+    one.write_bytes(second)
+    two.write_bytes(first)
+    done = command("submit", sweep.directory, "--workers", "1")
+    assert (done.returncode, "belongs to another search" in done.stderr) == (4, True), done.stderr
+
+
+HOURS = TEXT.replace("draws = 4", "draws = 9, hours = 0.001")  # 3.6 seconds
+
+
+def test_a_search_begins_no_draw_after_its_hours_and_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "tuned.toml", HOURS), tmp_path / "sweep")
+    judged: list[int] = []
+
+    def judging(calls, *_):  # type: ignore[no-untyped-def]
+        for (search_id, number), call in calls:
+            judged.append(number)
+            hparams = search.drawn(Cell.from_canonical(call.args[0]), number)
+            yield (search_id, number), Draw(hparams, 0.1 * number, 1.0)
+
+    (open_search,) = searches(sweep.paths, sweep.survey().plan.cells)
+    monkeypatch.setattr(tuning.Recipe, "here", lambda *_: Recipe())
+    monkeypatch.setattr(tuning, "spawned", judging)
+    # interrupted: of four processes' draws, the second did not end, and the hours are used up
+    log = tuning._Log(sweep.paths, open_search, Recipe())
+    for number in (0, 2, 3):
+        log.add(number, Draw(search.drawn(open_search.cell, number), 0.1 * number, 2.0))
+    reported: list[tuple[int, int]] = []
+    tuning.tune(sweep.paths, workers=1, report=lambda *done: reported.append(done))
+    assert judged == [1]
+    kept = read_json(sweep.paths.tuned(open_search.id))
+    assert (kept["draw"], len(kept["draws"])) == (3, 4)
+    assert reported[-1] == (9, 9)
+    assert searches(sweep.paths, sweep.survey().plan.cells) == []
+
+    other = Sweep.plan(write(tmp_path / "tuned.toml", HOURS), tmp_path / "other")
+    judged.clear()
+    other.tune(workers=1)
+    assert judged == [0, 1, 2, 3]  # of one second each
+
+
+def test_calls_are_taken_one_by_one_as_processes_are_free() -> None:
+    returned: list[int] = []
+    taken_after: list[int] = []
+
+    def calls():  # type: ignore[no-untyped-def]
+        for number in range(5):
+            taken_after.append(len(returned))
+            yield number, partial(int, number)
+
+    for key, result in pool.spawned(calls(), 2, "a process"):
+        assert key == result
+        returned.append(result)
+    assert sorted(returned) == [0, 1, 2, 3, 4]
+    assert all(before >= number - 1 for number, before in enumerate(taken_after))
+    assert list(pool.spawned([], 2, "a process")) == []
+
+
+@pytest.mark.parametrize(
+    ("tune", "told"),
+    [
+        ('data = "run"', "Valid: whole, runs"),
+        ("hours = 0", "above 0"),
+        ('hours = "2h"', "a number"),
+        ("trials = 9", "unknown key"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(tmp_path: Path, tune: str, told: str) -> None:
+    file = write(tmp_path / "tuned.toml", TEXT.replace("draws = 4", tune))
+    done = command("plan", file, "--out", tmp_path / "sweep")
+    said = " ".join(done.stderr.split())
+    assert (done.returncode, told in said, f"tune.{tune.split()[0]}" in said) == (2, True, True), (
+        said
+    )
+    assert not (tmp_path / "sweep").exists()

@@ -6,6 +6,7 @@ import json
 import pickle
 
 import numpy as np
+from PIL import Image
 from scipy.io import savemat
 
 
@@ -127,6 +128,63 @@ def svhn(root, train, test, monkeypatch):
         url, filename, _ = split_list[split]
         split_list[split] = [url, filename, hashlib.md5(path.read_bytes()).hexdigest()]
     monkeypatch.setattr(kind, "split_list", split_list)
+
+
+def colour(label):
+    """Return a colour that tells a class from the others, also after JPEG."""
+    return (label % 5 * 60, label // 5 % 5 * 60, label // 25 * 50)
+
+
+def _picture(path, label, size):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour(label)).save(path, quality=95)
+
+
+def flowers(root, train, test, monkeypatch):
+    """Write the JPEGs and MATLAB files of Flowers102; half of `train` is its validation part.
+
+    `train` and `test` hold the class of each image.
+    """
+    from manyseed.jobs.packages import torchvision
+
+    kind, folder = torchvision("torchvision.datasets").Flowers102, root / "flowers-102"
+    labels = [*train, *test]
+    order = np.random.default_rng(0).permutation(len(labels)) + 1  # ids do not follow the parts
+    for number, label in zip(order, labels, strict=True):
+        size = (40 + label % 7, 50 + number % 5)
+        _picture(folder / "jpg" / f"image_{number:05d}.jpg", label, size)
+    half = len(train) // 2
+    parts = {"trnid": order[:half], "valid": order[half : len(train)], "tstid": order[len(train) :]}
+    by_id = np.array(labels)[np.argsort(order)] + 1
+    savemat(folder / "setid.mat", parts)
+    savemat(folder / "imagelabels.mat", {"labels": by_id})
+    sums = {
+        key: (name, hashlib.md5((folder / name).read_bytes()).hexdigest())
+        for key, name in (("label", "imagelabels.mat"), ("setid", "setid.mat"))
+    }
+    monkeypatch.setattr(kind, "_file_dict", {**kind._file_dict, **sums})
+
+
+def pets(root, train, test, names):
+    """Write the JPEGs and lists of the Oxford-IIIT pets; their files are named like `names`."""
+    folder = root / "oxford-iiit-pet"
+    (folder / "annotations").mkdir(parents=True)
+    for part, labels in (("trainval", train), ("test", test)):
+        lines = []
+        for number, label in enumerate(labels):
+            image = f"{names[label].replace(' ', '_')}_{part}{number}".replace("trainval", "1")
+            image = image.replace("test", "2")
+            _picture(folder / "images" / f"{image}.jpg", label, (60, 40 + label))
+            lines.append(f"{image} {label + 1} {1 + label % 2} 1\n")
+        (folder / "annotations" / f"{part}.txt").write_text("".join(lines))
+
+
+def cinic(root, parts, names, size=(32, 32)):
+    """Write the PNGs of CINIC-10 as its archive holds them: part, class, image."""
+    for part, labels in parts.items():
+        for number, label in enumerate(labels):
+            path = root / "cinic-10" / part / names[label] / f"cifar10-{part}-{number}.png"
+            _picture(path, label, size)
 
 
 class Bomb:

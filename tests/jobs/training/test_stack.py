@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
+from manyseed import alpha_hat
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.classifiers.mlp import network
@@ -178,19 +179,33 @@ def test_runs_that_cannot_be_stacked_are_trained_alone():
 
 
 @pytest.mark.slow
-def test_accuracies_of_whole_trainings_are_distributed_as_those_of_runs_alone():
-    """200 runs of each form, none in both: a two-sample test finds nothing."""
+def test_accuracies_and_alpha_hat_of_whole_trainings_are_distributed_as_those_of_runs_alone():
+    """200 runs of each form, none in both: two-sample tests find nothing, but another rate."""
     data = resolve("synthetic:gaussian", n_samples=200, n_features=4, test=100)
-    table = {"epochs": 3, "batch_size": 16, "hparams": {"width1": 32, "width2": 32}}
+    hparams = {"width1": 32, "width2": 32, "lr": 3e-3}
+    table = {"epochs": 10, "batch_size": 16, "hparams": hparams}
     info = classifiers.resolve("mlp", table, data)
     asked, trainer = resolve_cell(3, data, info, train_fraction=40).cell, Trainer()
-    predictions = {"stacked": [], "alone": []}
-    for number in range(0, 200, 50):
-        block = block_of(Run(asked, 0, number), 50)
-        outcomes = trainer.train_stack(block, {run.run: Handling() for run in block})
-        predictions["stacked"] += map(made, outcomes.values())
-    predictions["alone"] += (trainer.train(Run(asked, 0, number)) for number in range(200, 400))
+    other = replace(asked, hparams={**asked.hparams, "lr": asked.hparams["lr"] / 5})
+
+    def stacked(of):
+        for number in range(0, 200, 50):
+            block = block_of(Run(of, 0, number), 50)
+            outcomes = trainer.train_stack(block, {run.run: Handling() for run in block})
+            yield from map(made, outcomes.values())
+
+    forms = {"stacked": [*stacked(asked)], "another rate": [*stacked(other)]}
+    alone = [trainer.train(Run(asked, 0, number)) for number in range(200, 500)]
+    forms["alone"], references = alone[:200], np.stack([one.scores[-1] for one in alone[200:]])
     y = trainer.test_set(asked, 0).y_true
-    accuracies = [[(one.label[-1] == y).mean() for one in of] for of in predictions.values()]
-    assert len(set(accuracies[0])) > 5
-    assert ks_2samp(*accuracies).pvalue > 0.05
+    measured = {
+        "accuracy": lambda one: (one.label[-1] == y).mean(),
+        "alpha_hat": lambda one: (
+            alpha_hat(one.scores[-1:], references, resamples=20, bootstrap=10).alpha_hat
+        ),
+    }
+    for measure in measured.values():
+        found = {form: [measure(one) for one in runs] for form, runs in forms.items()}
+        assert len(set(found["alone"])) > 5
+        assert ks_2samp(found["stacked"], found["alone"]).pvalue > 0.05
+        assert ks_2samp(found["another rate"], found["alone"]).pvalue < 1e-3

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
-from manyseed.jobs.run import canonical_json
+from manyseed.jobs.run import Cell, canonical_json
+from manyseed.jobs.tuning import search_id
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.resolver import Resolver
@@ -206,6 +207,34 @@ def test_a_tuned_cell_holds_the_search_and_not_what_it_will_find():
     assert '"hparams":{"tuned":{"draws":150,"space":1}}' in tuned["xgb"]
     assert not found.cells.filter(hparams="tuned")["identical"].any()
     assert found.cells["cell_id"].n_unique() == 16
+
+
+def test_searches_as_for_runs_are_counted_by_how_data_are_made():
+    grid = {
+        "dataset": ["vehicle"],
+        "classifier": ["xgb"],
+        "hparams": ["default", "tuned"],
+        "train_fraction": [1, 0.5],
+        "perturb_continuous": ["none", "relative:0.1"],
+        "perturb_hparams": ["none", "relative:0.1"],
+        "vary": ["init+batch", "batch", "init+batch+train"],
+    }
+    found = [
+        expand(sweep(grid, tune={"draws": 9} | more), HERE)
+        for more in ({}, {"data": "whole"}, {"data": "runs"}, {"data": "runs", "hours": 2})
+    ]
+    assert [each.searches for each in found] == [1, 1, 8, 8]
+    described = [each.cells.filter(hparams="tuned")["canonical"][0] for each in found]
+    assert described[0] == described[1]  # the old meaning is not written
+    assert '"hparams":{"tuned":{"draws":9,"space":1}}' in described[1]
+    assert '"hparams":{"tuned":{"data":"runs","draws":9,"space":1}}' in described[2]
+    assert '"hparams":{"tuned":{"data":"runs","draws":9,"hours":2.0,"space":1}}' in described[3]
+    for each in found[2:]:
+        ids = {
+            search_id(Cell.from_text(text))
+            for text in each.cells.filter(hparams="tuned")["canonical"]
+        }
+        assert len(ids) == each.searches
 
 
 def test_tables_that_no_grid_uses_and_samples_that_no_class_takes_are_named():

@@ -20,7 +20,7 @@ from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.change import estimate_and_outcome
+from manyseed.orchestrator.plans.change import estimate_and_outcome, remarks
 from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
@@ -352,6 +352,17 @@ def test_tuned_hparams_add_a_search_for_each_pair(tmp_path):
     assert change.summary()["searches"] == 4
     fits = change.cost["fits"].to_list()
     assert fits == [12 + 20 + 100, 20 + 20 + 100] * 2
+
+
+@pytest.mark.parametrize(("hours", "fits"), [(1000, 100), (1e-9, 1)])
+def test_a_search_is_priced_by_its_draws_or_its_hours(hours, fits, tmp_path):
+    further = 'hparams = ["default", "tuned"]\n'
+    table = f'[tune]\ndata = "runs"\nhours = {hours}\n'
+    (tmp_path / "s.toml").write_text(TEXT + further + table)
+    change = plan_change(tmp_path / "s.toml", tmp_path / "out")
+    assert change.summary()["searches"] == 8
+    assert change.cost["fits"].to_list() == [12 + 20 + 2 * fits, 20 + 20 + 2 * fits] * 2
+    assert any(f"100 draws, or {hours:g} hours of fits, each" in one for one in remarks(change))
 
 
 def test_json_has_the_figures_that_are_documented(change):

@@ -160,6 +160,16 @@ def test_tuned_hparams_may_make_any_fit_draw(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("tune", "cells"), [("{}", 1), ('{ data = "runs" }', 2)])
+def test_fractions_of_as_many_points_are_searched_for_apart_on_runs_data(
+    tmp_path: Path, tune: str, cells: int
+) -> None:
+    """A search fits a share of three quarters of the rows, but as many points as a run."""
+    further = f'hparams = ["tuned"]\ntrain_fraction = [0.5, 214]\n[tune]\n{tune.strip("{} ")}\n'
+    plan_sweep(write(tmp_path, "init+batch", further=further), tmp_path / "sweep")
+    assert len(Plan.read(SweepPaths(tmp_path / "sweep")).cells) == cells
+
+
 def test_runs_of_twins_predict_the_same_and_those_of_others_do_not(tmp_path: Path) -> None:
     """The promise behind all of this: run k of twins is one fit, bit by bit."""
     further = 'train_fraction = [0.5, 214]\nperturb_continuous = ["relative:0.2"]\n'

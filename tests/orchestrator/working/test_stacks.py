@@ -105,6 +105,13 @@ def test_other_numbers_at_once_are_another_recipe(tmp_path: Path) -> None:
     sweep.wait()
     assert sweep.status()["runs"]["missing"] == 0
     assert {recipe.members for recipe in read_recipes(sweep.paths.recipes).values()} == {2, 5}
+    code, said = inside("analyze", sweep.directory)
+    said = " ".join(said.split())
+    assert code == 0
+    assert "points × mlp: in 1 of 1 repeat, runs were made in several ways" in said
+    assert "or several at once" in said
+    sweep.report()
+    assert "runs were made in several ways" in sweep.paths.report.read_text()
 
 
 def test_a_run_that_fails_takes_none_with_it(tmp_path: Path) -> None:

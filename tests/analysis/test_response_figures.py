@@ -278,8 +278,14 @@ def test_sensitivity_is_drawn_by_the_number_of_draws():
 def test_spectra_are_drawn_by_level_with_a_dot_per_run():
     rows = [
         {
-            **{"dataset": "d", "classifier": "c", "augment": augment, "cell": cell},
-            **{"repeat_index": 0, "run_index": run, "rank": rank, "n_points": 7},
+            "dataset": "d",
+            "classifier": "c",
+            "augment": augment,
+            "cell": cell,
+            "repeat_index": 0,
+            "run_index": run,
+            "rank": rank,
+            "n_points": 7,
             **{name: (run + 2.0 + cell) / rank * k for name, k in QUANTILES.items()},
         }
         for cell, augment in enumerate(("none", "rotate:45"))

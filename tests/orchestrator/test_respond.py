@@ -318,9 +318,7 @@ def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(
     assert not sweep.paths.responses.exists()
 
 
-def test_spectra_of_kept_networks_are_a_table_and_a_figure(
-    measured: Sweep, tmp_path: Path
-) -> None:
+def test_spectra_of_kept_networks_are_a_table_and_a_figure(measured: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
     some = "perturb_continuous = 'none'"
     code, told = inside("respond", sweep.directory, "--spectra", 60, "--where", some, "--json")
@@ -342,9 +340,8 @@ def test_spectra_of_kept_networks_are_a_table_and_a_figure(
         data, part = trainer._dataset(run.cell), trainer._split(run.cell, 1)
         for point, found in list(zip(row["points"], row["spectra"], strict=True))[::20]:
             one = alive.encode(data.rows(part.test[[point]]))
-            jacobian = torch.autograd.functional.jacobian(
-                lambda x, network=alive.model.eval(): network(x)[0], one
-            ).reshape(10, -1)
+            network = alive.model.eval()
+            jacobian = torch.autograd.functional.jacobian(network, one).reshape(10, -1)
             slow = np.linalg.svd(np.asarray(jacobian - jacobian.mean(0), np.float64))[1]
             np.testing.assert_allclose(found, slow[:9], rtol=1e-3, atol=1e-5)
     assert sweep.respond(spectra=60, where=some, workers=1).asked == 0
@@ -359,9 +356,7 @@ def test_spectra_of_kept_networks_are_a_table_and_a_figure(
     assert set(table["n_points"]) == {60}
     assert table["alpha_hat"].null_count() == table.height  # two runs are too few
     told = documented("spectra")
-    assert told.keys() | {"cell", "cell_id", "repeat_index", "run_index", *AXES} == {
-        *table.columns
-    }
+    assert told.keys() | {"cell", "cell_id", "repeat_index", "run_index", *AXES} == {*table.columns}
     assert sweep.plot.all("spectra")[0].n == 8
     assert inside("query", sweep.directory, "-t", "spectra", "--by", "classifier,rank")[0] == 0
     assert "responses" in sweep.results  # curves are as before
@@ -378,7 +373,7 @@ def test_spectra_are_refused_with_a_remedy(measured: Sweep, tmp_path: Path) -> N
     only = {"where": "classifier = 'net' and perturb_continuous = 'none'", "workers": 1}
     sweep.respond(spectra=5, name="a", **only)
     for options, more in (({}, {"spectra": 6}), ({"transforms": ["shift-x:0.1"]}, {})):
-        with pytest.raises(UserError, match="a exists with other questions: for .* at 5 test"):
+        with pytest.raises(UserError, match=r"a exists with .*: for .* at 5 test"):
             sweep.respond(options, name="a", **more, **only)
     dense = {"where": "classifier = 'dense'", "workers": 1}
     with pytest.raises(UserError, match="a exists with other questions"):

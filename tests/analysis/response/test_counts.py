@@ -372,9 +372,9 @@ def test_sensitivity_is_that_of_a_loop_over_models_and_corpora():
             models = kept.filter(run_index=run)
             for sample in range(row["n_samples"]):
                 score = [
-                    drawn.filter(
-                        cell=cell, run_index=run, draws=row["draws"], sample=sample
-                    )["gi"][0]
+                    drawn.filter(cell=cell, run_index=run, draws=row["draws"], sample=sample)["gi"][
+                        0
+                    ]
                     for cell in models["cell"]
                 ]
                 given = {"depth": models["hparam_depth"].to_numpy()}

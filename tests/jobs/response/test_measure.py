@@ -598,7 +598,9 @@ def test_a_network_without_finite_derivatives_has_no_spectrum():
     with torch.no_grad():
         network[0].weight[0, 0] = math.nan
     X = np.ones((6, 16))
-    alive = Alive(None, lambda rows: rows, encode=lambda raw: torch.tensor(raw).float(), model=network)
+    alive = Alive(
+        None, lambda rows: rows, encode=lambda raw: torch.tensor(raw).float(), model=network
+    )
     planted = subject(X, np.zeros(6), X_test=X, y_test=np.zeros(6, np.uint16))
     found = answers(ResponseDesign((), spectra=100), planted, alive)
     assert found["points"].tolist() == [*range(6)]

@@ -418,15 +418,9 @@ class Sweep:
         from manyseed.orchestrator.responding import respond
         from manyseed.slurm import local
 
-        return respond(
-            self.paths,
-            options or {},
-            name=name,
-            where=where,
-            spectra=spectra,
-            workers=workers or local.available_cores(),
-            report=progress or (lambda done, of: None),
-        )
+        asked: dict[str, Any] = {"name": name, "where": where, "spectra": spectra}
+        workers, report = workers or local.available_cores(), progress or (lambda done, of: None)
+        return respond(self.paths, options or {}, **asked, workers=workers, report=report)
 
     def submissions(self) -> list[Submission]:
         """Return all submissions, oldest first."""

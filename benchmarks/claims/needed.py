@@ -26,16 +26,13 @@ from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.components import covariances
-from manyseed.analysis.questions.ensembles import closeness, for_alpha
-from manyseed.analysis.questions.howmany import (
+from manyseed.analysis.questions.ensembles import (
     FIRST_BLOCKS,
-    PRECISE,
-    decide,
+    closeness,
     decide_blocks,
-    fewest_runs,
-    for_mean,
-    howmany,
+    for_alpha,
 )
+from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
 from tests.analysis.planted import Noise, long_tailed, normal, planted

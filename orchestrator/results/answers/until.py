@@ -16,17 +16,15 @@ import polars as pl
 from manyseed.analysis.counts import counted
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.ensembles import DRAWS, Closeness, closeness
-from manyseed.analysis.questions.howmany import (
-    BLOCK,
-    FIRST,
+from manyseed.analysis.questions.ensembles import (
+    DRAWS,
     FIRST_BLOCKS,
-    Decision,
+    Closeness,
     OfBlocks,
-    Real,
-    decide,
+    closeness,
     decide_blocks,
 )
+from manyseed.analysis.questions.howmany import BLOCK, FIRST, Decision, Real, decide
 from manyseed.analysis.questions.intervals import SKEWED
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED, of_cells

@@ -309,6 +309,13 @@ def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
     information = tables["cmi"]
     assert set(information["transform"]) == {"intra", "rotate:90"}
     assert information["cmi"].null_count() == information.height  # two models are too few
+    drawn = tables["response_draws"].filter(transform="intra", layer=0).sort("draws")
+    assert drawn["draws"].to_list() == [1, 2]
+    assert drawn["gi_sd"][0] == pytest.approx(
+        (responses.filter(transform="intra", layer=0)["gi_draws_sd"] ** 2).mean() ** 0.5
+    )
+    assert drawn["seconds"][1] == pytest.approx(2 * drawn["seconds"][0])
+    assert drawn["seconds"][0] > 0
     for name in ("responses", "response_curves", "cmi", "response_draws"):
         told = documented(name)
         of_all = name in ("cmi", "response_draws")

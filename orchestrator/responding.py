@@ -1,4 +1,4 @@
-"""Measure response curves of kept models after training, on this machine.
+"""Measure response curves, or spectra of Jacobians, of kept models, on this machine.
 
 Each model's answers become a line below ``tasks/responding``, so that interrupted work can
 continue; when all models have answered, the lines become a table below ``responses``. Asking again
@@ -20,10 +20,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs import parameters
-from manyseed.jobs.checks import Refused, UnknownOption, require_known
+from manyseed.jobs.checks import Option, Refused, UnknownOption, require_known
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response import DBI, OPTIONS, ResponseDesign
-from manyseed.jobs.response.resolution import canonical, resolve
+from manyseed.jobs.response import DBI, OPTIONS, PLACES, SPECTRA, ResponseDesign
+from manyseed.jobs.response.resolution import canonical, resolve, resolve_spectra
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
 from manyseed.jobs.whole import UNLIKE
@@ -35,6 +35,7 @@ from manyseed.orchestrator.errors import (
     UnavailableError,
     UserError,
     command,
+    given,
     refused,
     toml_value,
     unknown_key,
@@ -79,6 +80,12 @@ SCHEMA: Mapping[str, Any] = {
 }
 """Columns of a table of answers: a row per run, transform and layer; `crc` is the CRC of the run's
 row of the store, `right` and `total` are (draw, magnitude), `shifted_…` are (part,)."""
+SPECTRA_SCHEMA: Mapping[str, Any] = {
+    **{name: SCHEMA[name] for name in (*KEY, "crc")},
+    PLACES: pl.List(pl.UInt32()),
+    SPECTRA: pl.List(pl.List(pl.Float32())),
+}
+"""Columns of a table of spectra: a row per run; `spectra` are (point, rank)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +106,18 @@ class ModelAnswers:
         return self.group, self.cell, self.repeat, self.run
 
 
-def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[ResponseDesign, pl.DataFrame]]:
-    """Yield, for each table, what a group's models were asked and the rows of their answers."""
+def answers_of(
+    paths: SweepPaths, spec: GroupSpec, *, spectra: bool = False
+) -> Iterator[tuple[ResponseDesign, pl.DataFrame]]:
+    """Yield, for each table, what a group's models were asked and the rows of their answers.
+
+    `spectra`: of spectra instead of curves.
+    """
+    schema = SPECTRA_SCHEMA if spectra else SCHEMA
     for file in paths.all_responses():
         asked = _asked_in(file).get(spec.path)
-        if asked is not None:
-            rows = read_parquet(file, SCHEMA, remedy=_again(paths, file)).filter(group=spec.path)
+        if asked is not None and spectra == (asked.spectra > 0):
+            rows = read_parquet(file, schema, remedy=_again(paths, file)).filter(group=spec.path)
             yield asked, rows
 
 
@@ -136,7 +149,10 @@ class AnswerTable:
                 "letter or digit",
             )
         self._paths, self._file, self._log = paths, paths.response(name), paths.responding(name)
-        self._asked, self._before = dict(asked), pl.DataFrame(schema=dict(SCHEMA))
+        self._asked = dict(asked)
+        self._of_spectra = any(one.spectra for one in asked.values())
+        self._schema = dict(SPECTRA_SCHEMA if self._of_spectra else SCHEMA)
+        self._before = pl.DataFrame(schema=self._schema)
         if self._file.exists():
             self._read(name)
         written = self._before.select(*KEY, "crc").unique()
@@ -149,16 +165,14 @@ class AnswerTable:
     def _read(self, name: str) -> None:
         for path, one in _asked_in(self._file).items():
             now = self._asked.setdefault(path, one)
-            if now != one:
+            if now != one or self._of_spectra != (one.spectra > 0):
                 raise UserError(
-                    f"{name} exists with other questions: for {path} "
-                    f"{toml_value([f'{t} at layer {n}' for t, n in one.responses])}, {one.rows} "
-                    f"rows, {one.draws} draws",
+                    f"{name} exists with other questions: for {path} {_in_words(one)}",
                     file=self._file,
                     remedy="give these answers another name with --name NAME",
                 )
         remedy = _again(self._paths, self._file)
-        self._before = read_parquet(self._file, SCHEMA, remedy=remedy)
+        self._before = read_parquet(self._file, self._schema, remedy=remedy)
 
     def _to_json(self) -> dict[str, dict[str, object]]:
         return {path: one.to_attributes() for path, one in sorted(self._asked.items())}
@@ -198,9 +212,9 @@ class AnswerTable:
         """Write the table, remove the file of lines; return the table's path."""
         if self._lines:
             rows = [row for one in self._lines.values() for row in self._rows(one)]
-            now = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+            now = pl.DataFrame(rows, schema=self._schema, orient="row")
             kept = self._before.join(now, on=KEY, how="anti")
-            order = [*KEY, "transform", "layer"]
+            order = [*KEY] if self._of_spectra else [*KEY, "transform", "layer"]
             write_parquet(
                 self._file,
                 pl.concat([kept, now]).sort(order),
@@ -213,6 +227,9 @@ class AnswerTable:
 
     def _rows(self, model: ModelAnswers) -> Iterator[tuple[Any, ...]]:
         asked, found = self._asked[model.group], model.found or {}
+        if asked.spectra:
+            yield (*model.key, model.crc, found[PLACES], found[SPECTRA])
+            return
         right, total, shifted_right, shifted_total = (found[name] for name in RESPONSE_ARRAYS)
         for n, (transform, layer) in enumerate(asked.responses):
             grid = asked.grid(transform)
@@ -222,6 +239,13 @@ class AnswerTable:
                 [draw[: len(grid)] for draw in total[n]],
                 *(shifted_right[n], shifted_total[n], found.get(DBI) or []),
             )
+
+
+def _in_words(asked: ResponseDesign) -> str:
+    if asked.spectra:
+        return f"spectra at {asked.spectra} test points"
+    transforms = toml_value([f"{t} at layer {n}" for t, n in asked.responses])
+    return f"{transforms}, {asked.rows} rows, {asked.draws} draws"
 
 
 Report = Callable[[int, int], None]
@@ -272,6 +296,7 @@ def respond(
     *,
     name: str | None = None,
     where: str | None = None,
+    spectra: int | None = None,
     workers: int,
     report: Report = lambda done, of: None,
 ) -> Responded:
@@ -279,9 +304,18 @@ def respond(
 
     `options`: keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
     `name`: name of the table; by default made of the transforms. `where`: an SQL condition: only
-    these cells. `workers`: number of processes, one thread each. `report`: called after each model
-    with (models that have answered, all models).
+    these cells. `spectra`: ask networks for the singular values of their Jacobian at up to so many
+    test points, instead of for curves. `workers`: number of processes, one thread each. `report`:
+    called after each model with (models that have answered, all models).
     """
+    if spectra is not None:
+        given("--spectra", spectra, Option(kind=int, least=2, most=2**31 - 1))
+        if options:
+            raise UserError(
+                "spectra are of test points, and no curves are measured with them",
+                key=f"--{next(iter(options)).replace('_', '-')}",
+                remedy="leave it out, or give it in a command without --spectra",
+            )
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)
         cells = plan.cells
@@ -290,14 +324,16 @@ def respond(
         publish_finished(paths)
         groups = _groups(paths, plan, cells)
         options = _options(paths, options)
-        asked = _asked(paths, groups, options)
+        asked = _asked(paths, groups, options, spectra)
         jobs = [job for group in groups for job in _jobs(paths, plan, cells, group, asked)]
         if not jobs:
             raise nothing_finished(paths)
         specs = [group.spec for group in groups]
         data = {spec.dataset: plan.first_cell(spec.number).dataset for spec in specs}
         require_fetched(data, paths.sweep_file)
-        table = AnswerTable(paths, _name(options["transforms"]) if name is None else name, asked)
+        if name is None:
+            name = _name(options["transforms"]) if spectra is None else SPECTRA
+        table = AnswerTable(paths, name, asked)
         open_jobs = [job for job in jobs if table.lacks(job.key, job.crc)]
         answered = len(jobs) - len(open_jobs)
         report(answered, len(jobs))
@@ -392,7 +428,7 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
 
 
 def _asked(
-    paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]
+    paths: SweepPaths, groups: list[Group], options: Mapping[str, Any], spectra: int | None
 ) -> dict[str, ResponseDesign]:
     """Return what the models of each group are asked, by the group's path."""
     file = read_sweep_file(paths.sweep_file)
@@ -403,7 +439,12 @@ def _asked(
         fit = expansion.classifiers[spec.classifier, spec.dataset].record.fit
         pair = spec.dataset, spec.classifier
         try:
-            found[spec.path] = resolve(options, expansion.datasets[spec.dataset], fit, pair)
+            data = expansion.datasets[spec.dataset]
+            found[spec.path] = (
+                resolve(options, data, fit, pair)
+                if spectra is None
+                else resolve_spectra(spectra, data, fit, pair)
+            )
         except Refused as error:
             raise refused(
                 error,
@@ -462,4 +503,6 @@ def _ask(job: _Inquiry) -> Counts:
 def _as_json(values: NDArray[Any]) -> Any:
     if values.dtype.kind != "f":
         return values.tolist()
+    if values.ndim > 1:
+        return [_as_json(each) for each in values]
     return [None if np.isnan(value) else float(value) for value in values]

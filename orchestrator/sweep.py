@@ -394,6 +394,7 @@ class Sweep:
         *,
         name: str | None = None,
         where: str | None = None,
+        spectra: int | None = None,
         workers: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Responded:
@@ -404,9 +405,11 @@ class Sweep:
         options : mapping
             Keys as in the sweep file's table ``[response]``: transforms, layers, rows, draws, …
         name : str
-            The table's name; by default the transforms.
+            The table's name; by default the transforms, or spectra.
         where : str
             Only cells that meet a condition.
+        spectra : int
+            Instead of curves: singular values of networks' Jacobians, at up to N test points.
         workers : int
             Processes on this machine; by default the available cores.
         progress : callable
@@ -415,14 +418,9 @@ class Sweep:
         from manyseed.orchestrator.responding import respond
         from manyseed.slurm import local
 
-        return respond(
-            self.paths,
-            options or {},
-            name=name,
-            where=where,
-            workers=workers or local.available_cores(),
-            report=progress or (lambda done, of: None),
-        )
+        asked: dict[str, Any] = {"name": name, "where": where, "spectra": spectra}
+        workers, report = workers or local.available_cores(), progress or (lambda done, of: None)
+        return respond(self.paths, options or {}, **asked, workers=workers, report=report)
 
     def submissions(self) -> list[Submission]:
         """Return all submissions, oldest first."""

@@ -38,7 +38,7 @@ class FigureTables:
     tables : Tables
         With the columns of `analysis.axes.AXES` joined, and one snapshot per cell.
     curves, ensembles, uncertainty, dee, tace, rejection : frames or None
-    responses, response_curves, cmi : frames or None
+    responses, response_curves, cmi, response_draws, spectra : frames or None
         Further tables, if present.
     close : float
         The option that they were made with.
@@ -63,6 +63,8 @@ class FigureTables:
     responses: pl.DataFrame | None = None
     response_curves: pl.DataFrame | None = None
     cmi: pl.DataFrame | None = None
+    response_draws: pl.DataFrame | None = None
+    spectra: pl.DataFrame | None = None
     tace: pl.DataFrame | None = None
     rejection: pl.DataFrame | None = None
     every: Tables | None = None

@@ -1,4 +1,4 @@
-"""Response curves, their integral, and the generalisation gap against their scores (PRC)."""
+"""Response curves, and the generalisation gap against their scores (PRC); spectra of Jacobians."""
 
 from __future__ import annotations
 
@@ -13,8 +13,19 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import colour, coloured_by, labelled, levels_of, marker
-from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, line, panels, styled
+from manyseed.analysis.figures.style import (
+    Handle,
+    Mark,
+    Plot,
+    axis_of_sizes,
+    dots,
+    legend,
+    line,
+    panels,
+    styled,
+)
 from manyseed.analysis.questions.scores import GROUP, RESPONSE, is_single, judged, named, numbered
+from manyseed.analysis.tables.rows import RUN, mean_of
 
 MOST = 6  # most pairs of dataset and classifier that are drawn
 EQUAL = 0.01  # largest difference of final accuracies called equal
@@ -312,3 +323,132 @@ def _title(row: Mapping[str, Any], models: pl.DataFrame) -> str:
     known = models.filter(pl.col(row["measure"]).is_not_null())
     r = np.corrcoef(known[row["measure"]].to_numpy(), known["gap"].to_numpy())[0, 1]
     return f"{cmi}, r\xa0{r:.2f}".replace("-", MINUS)
+
+
+@kind(
+    "response-draws",
+    "how gi, what it says about the gap, and the time depend on the number of draws",
+    chapter="responses",
+)
+def sensitivity(response_draws: pl.DataFrame) -> list[Plot]:
+    """Draw time, spread of gi and cmi by the number of draws, for each dataset and classifier.
+
+    PRC, figures 3 to 5.
+    """
+    groups = response_draws.sort(*RESPONSE, "draws").group_by(GROUP, maintain_order=True)
+    return [
+        _draws(own, number) for number, (_, own) in enumerate(groups, start=1) if number <= MOST
+    ]
+
+
+@styled
+def _draws(table: pl.DataFrame, number: int) -> Plot:
+    shown = {
+        "seconds": "seconds of a model",
+        "gi_sd": "sd of gi over samples",
+        "cmi": "cmi of gi (%)",
+    }
+    columns = [name for name in shown if table[name].null_count() < table.height]
+    figure, axes = panels([""] * len(columns), "", alike=False)
+    handles: dict[str, Handle] = {}
+    sizes = table["draws"].unique().sort().to_list()
+    responses = table.select("transform", "layer").unique(maintain_order=True).rows()
+    for axis, column in zip(axes, columns, strict=True):
+        for index, (transform, layer) in enumerate(responses):
+            own = table.filter(pl.col(column).is_not_null(), transform=transform, layer=layer)
+            look = {"color": colour(index), "marker": marker(index), "ls": _DASHES[index % 4]}
+            ends = pl.col("cmi_sd").fill_null(0)
+            own = own.with_columns(low=pl.col("cmi") - ends, high=pl.col("cmi") + ends)
+            bands = {("low", "high"): 0.15} if column == "cmi" else {}
+            handles[named(transform, layer)] = line(axis, own, ("draws", column), look, bands)
+            if column == "gi_sd":
+                n = own["draws"].to_numpy()
+                by_chance = own[column].to_numpy()[:1] * np.sqrt(n[:1] / n)
+                axis.plot(n, by_chance, color="grey", lw=0.8, ls=":")
+        axis_of_sizes(axis, sizes, "draws")
+        axis.set_ylabel(shown[column])
+        if column != "cmi":
+            _logarithmic(axis)
+    legend(figure, handles, "")
+    dataset, classifier = (str(table[name][0]) for name in GROUP)
+    models = int(table["n_models"].to_numpy().max())
+    return Plot(
+        f"response-draws-{number}",
+        f"What the number of draws changes: {dataset} × {classifier}",
+        "By the number of draws in a sample of training rows: the time of measuring one model's "
+        "curve, as the plan estimates it; the standard deviation of a model's gi over samples that "
+        "share no draw, pooled over models (dotted: as 1/√draws from the first); and cmi of gi, "
+        "mean over samples and corpora of one model per configuration, ± its standard deviation "
+        "over samples. What is missing has one sample, or too few models. "
+        f"n = {counted(models, 'model')}.",
+        models,
+        figure,
+        dataset=dataset,
+        data=table,
+    )
+
+
+def _logarithmic(axis: Any) -> None:
+    axis.set_yscale("log", subs=())
+    axis.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+@kind(
+    "spectra",
+    "singular values of the Jacobian at test points, and the largest against accuracy",
+    chapter="responses",
+)
+def spectra(spectra: pl.DataFrame, runs: pl.DataFrame) -> list[Plot]:
+    """Draw the spectra of each dataset's and classifier's Jacobians (RKS, section VI).
+
+    `spectra`: the table of spectra. `runs`: the table of runs.
+    """
+    accuracy = runs.select(*RUN, "accuracy")
+    joined = spectra.filter(pl.col("n_points") > 0).join(accuracy, on=RUN, how="inner")
+    groups = joined.sort(GROUP).group_by(GROUP, maintain_order=True)
+    return [
+        _spectra(own, number) for number, (_, own) in enumerate(groups, start=1) if number <= MOST
+    ]
+
+
+@styled
+def _spectra(table: pl.DataFrame, number: int) -> Plot:
+    by = coloured_by(table)
+    levels = levels_of(table, by)
+    figure, axes = panels(["mean over runs", "each run"], "", alike=False)
+    largest = table.filter(rank=1)
+    marks, handles = dots(axes[1], largest, ("median", "accuracy"), (by, levels), largest.height)
+    drawn = (
+        table.group_by(pl.col(by).cast(pl.String), "rank", maintain_order=True)
+        .agg(mean_of(pl.col(name)) for name in ("q05", "median", "q95"))
+        .sort("rank")
+    )
+    for index, level in enumerate(levels):
+        own = drawn.filter(pl.col(by) == level)
+        look = {"color": colour(index), "marker": marker(index)}
+        line(axes[0], own, ("rank", "median"), look, {("q05", "q95"): 0.15})
+    _logarithmic(axes[0])
+    axes[0].set_xlabel("singular value, from the largest")
+    axes[0].set_ylabel("scores per unit of input")
+    axes[0].locator_params(axis="x", integer=True)
+    axes[1].set_xlabel("largest singular value")
+    axes[1].set_ylabel("accuracy")
+    axes[1].locator_params(axis="x", nbins=4)
+    if len(levels) > 1:
+        legend(figure, handles, labelled(by))
+    dataset, classifier = (str(table[name][0]) for name in GROUP)
+    points, runs = int(table["n_points"].to_numpy().max()), largest.height
+    return Plot(
+        f"spectra-{number}",
+        f"Spectra of Jacobians: {dataset} × {classifier}",
+        "Singular values of the Jacobian of a network's scores by its input, at up to "
+        f"{counted(points, 'test point')}. Left: medians over the points, and bands from their 5 % "
+        "to their 95 % quantile, means over runs. Right: each dot is a run, the median of its "
+        f"largest singular value and its accuracy. n = {counted(runs, 'run')}.",
+        runs,
+        figure,
+        marks,
+        dataset=dataset,
+        data=drawn,
+    )

@@ -30,7 +30,7 @@ from manyseed.analysis.metrics.formulas import labels, true_margin
 from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.metrics.probabilities import confidences
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
-from manyseed.analysis.questions.howmany import RunsNeeded
+from manyseed.analysis.questions.howmany import BLOCK, Decision, Real, RunsNeeded, decide
 from manyseed.analysis.questions.quantiles import beta_quantile
 from manyseed.analysis.tables.rows import mean_of, std_of
 
@@ -365,3 +365,36 @@ def _all_pass(table: pl.DataFrame, column: str) -> tuple[int | None, int, int]:
     if passing.is_empty():
         return None, largest, 0
     return int(passing["size"][0]), largest, int(passing["distinct"][0])
+
+
+FIRST_BLOCKS = 8
+"""Blocks before the first look at a mean α̂: with fewer, intervals miss more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfBlocks(Decision):
+    """What is known of a cell's mean α̂, from blocks whose runs are compared with each other alone.
+
+    `runs`, `enough` and `predicted` count runs. `block`: runs in a block. `untold`: why it cannot
+    be known.
+    """
+
+    block: int = BLOCK
+    untold: str = ""
+
+
+def decide_blocks(
+    values: Real, half_width: float, block: int, *, confidence: float = CONFIDENCE
+) -> OfBlocks:
+    """Look at the means of blocks after the first `FIRST_BLOCKS`, and after every further one.
+
+    `values`, float array (block,): mean α̂ of each block, in the order in which they were made.
+    Other parameters are those of `decide`.
+    """
+    found = decide(values, half_width, confidence=confidence, first=FIRST_BLOCKS, block=1)
+    counts = (found.runs, found.enough, found.predicted)
+    runs, enough, predicted = (None if n is None else n * block for n in counts)
+    return OfBlocks(
+        *(runs or 0, found.mean, found.low, found.high),
+        *(enough, predicted, found.skewness, block),
+    )

@@ -167,7 +167,7 @@ def context(
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
     own, compared = rows.once(tables), compared or rows.paired(tables)
-    for of_cells in ("curves", "responses", "response_curves"):
+    for of_cells in ("curves", "responses", "response_curves", "spectra"):
         if (one := optional.get(of_cells)) is not None:
             kept = one.join(own.cells, on="cell", how="semi", maintain_order="left")
             optional[of_cells] = kept

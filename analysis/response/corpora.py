@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from typing import Any
@@ -101,8 +102,7 @@ def information(
     def informed(models: pl.DataFrame, measure: np.ndarray[Any, Any]) -> Cmi | None:
         if models.height < FEWEST_MODELS:
             return None
-        # as text, because values are only compared for equality
-        given = {name: models[name].cast(pl.String).fill_null("").to_numpy() for name in hparams}
+        given = _given(models, hparams)
         return cmi(measure, models["gap"].to_numpy(), given, permutations=permutations)
 
     for key, every in models_once.group_by(CORPUS, maintain_order=True):
@@ -128,6 +128,78 @@ def information(
             for name, corpora in results.items()
         ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+DRAWS_SCHEMA = records()["response_draws"].types
+
+
+def sensitivity(
+    samples: pl.DataFrame, scores: pl.DataFrame, hparams: Sequence[str]
+) -> pl.DataFrame:
+    """Return how much gi, and what it says, depend on the number of draws (PRC, 4.1.3 and A.7).
+
+    Parameters
+    ----------
+    samples : frame
+        As `curves.samples` returns it, of all groups.
+    scores : frame
+        The scores of the same models, as `information` takes them, and the column `excluded`.
+    hparams : sequence of str
+
+    Returns
+    -------
+    frame
+        `DRAWS_SCHEMA` but for seconds: a row for each value of `CORPUS` and number of draws.
+    """
+    answer = ["cell", "repeat_index", "run_index", "transform", "layer"]
+    models = distinct(scores).filter(~pl.col("excluded"))
+    joined = models.drop("gi", "n_pairs").join(
+        samples, on=answer, how="inner", maintain_order="left"
+    )
+    rows = []
+    for key, own in joined.group_by(*CORPUS, "draws", maintain_order=True):
+        n = int(own["sample"].n_unique())
+        told: list[list[float]] = []
+        for _, corpus in own.group_by("repeat_index", "run_index", maintain_order=True):
+            of_sample = [one for _, one in corpus.group_by("sample", maintain_order=True)]
+            if of_sample[0].height < FEWEST_MODELS:
+                continue
+            found = (_cmi_of(one, hparams) for one in of_sample)
+            told.append([one for one in found if one is not None])
+        of_models = own.partition_by("cell", "repeat_index", "run_index", maintain_order=True)
+        known = [values for values in told if values]
+        rows.append(
+            dict(zip((*CORPUS, "draws"), key, strict=True))
+            | {
+                "n_samples": n,
+                "n_models": len(of_models),
+                "n_corpora": len(known),
+                "n_pairs": float(own["n_pairs"].to_numpy().mean()),
+                "gi_sd": _pooled_sd([one["gi"].drop_nans().to_list() for one in of_models]),
+                "cmi": _mean([float(np.mean(values)) for values in known]),
+                "cmi_sd": _pooled_sd(known),
+            }
+        )
+    found_rows = pl.DataFrame(rows, schema=DRAWS_SCHEMA, orient="row")
+    return found_rows.sort(*CORPUS, "draws")
+
+
+def _pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
+    """Return the pooled standard deviation: a mean of those of few values would be too small."""
+    variances = [float(np.var(values, ddof=1)) for values in groups if len(values) > 1]
+    return math.sqrt(np.mean(variances)) if variances else None
+
+
+def _cmi_of(models: pl.DataFrame, hparams: Sequence[str]) -> float | None:
+    score, gap = models["gi"].to_numpy(), models["gap"].to_numpy()
+    if np.isnan(score).any():
+        return None
+    return cmi(score, gap, _given(models, hparams), permutations=0).cmi
+
+
+def _given(models: pl.DataFrame, hparams: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
+    # as text, because values are only compared for equality
+    return {name: models[name].cast(pl.String).fill_null("").to_numpy() for name in hparams}
 
 
 def _defined(models: pl.DataFrame, *, signed: bool) -> list[str]:

@@ -17,6 +17,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis import Refused
+from manyseed.analysis.alphahat.references import Reference, alpha_stars
+from manyseed.analysis.alphahat.resampling import Resamples
+from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.tables.schema import records
 
 Floats = NDArray[np.float64]
@@ -297,6 +300,112 @@ def scores(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
                 **{
                     name: pl.Series(values, dtype=pl.Float64).fill_nan(None)
                     for name, values in columns.items()
+                },
+            )
+        )
+    return pl.concat(frames)
+
+
+MOST_SAMPLES = 20  # of as many draws, as PRC has
+
+
+def samples(answers: Answers, runs: pl.DataFrame) -> pl.DataFrame:
+    """Return gi of samples of 1, 2, 4, … draws, and of all of them; at least two were made.
+
+    PRC, figures 3 and 5. Samples of a size share no draw. Parameters are those of `scores`.
+
+    Returns
+    -------
+    frame
+        The columns of `runs`, transform, layer, draws, sample (from 0), n_pairs (rows or pairs
+        behind a point of the curve) and gi, NaN where nothing was counted.
+    """
+    frames = []
+    for number, (transform, layer) in answers.responses():
+        grid = answers.grid(number)
+        right, total = (
+            counts[:, number, :, : len(grid)] for counts in (answers.right, answers.total)
+        )
+        n_runs, n_draws = right.shape[:2]
+        sizes = [2**power for power in range(n_draws.bit_length()) if 2**power < n_draws]
+        for size in [*sizes, n_draws]:
+            n = min(n_draws // size, MOST_SAMPLES)
+            pooled, of = (
+                counts[:, : n * size].reshape(n_runs, n, size, -1).sum(axis=2)
+                for counts in (right, total)
+            )
+            accuracy = _share(pooled, of).reshape(n_runs * n, -1)
+            counted = np.isfinite(accuracy).all(axis=1)
+            score = np.full(len(accuracy), np.nan)
+            score[counted] = gi(grid, accuracy[counted])
+            places = pl.Series(np.repeat(np.arange(n_runs, dtype=np.uint32), n))
+            frames.append(
+                runs[places].with_columns(
+                    transform=pl.lit(transform),
+                    layer=pl.lit(layer, dtype=pl.UInt8),
+                    draws=pl.lit(size, dtype=pl.UInt32),
+                    sample=pl.Series(np.tile(np.arange(n, dtype=np.uint32), n_runs)),
+                    n_pairs=pl.Series(of[..., 0].reshape(-1), dtype=pl.UInt32),
+                    gi=pl.Series(score, dtype=pl.Float64),
+                )
+            )
+    return pl.concat(frames)
+
+
+def spectra(
+    values: NDArray[np.floating[Any]], runs: pl.DataFrame, halves: Resamples, epsilon: float
+) -> pl.DataFrame:
+    """Return a row for each run and singular value of its Jacobian.
+
+    RKS, section VI, and RKS24, section 6, propose the eigen-distribution of the Jacobian as a
+    probe, in place of the logit gap.
+
+    Parameters
+    ----------
+    values : float array (run, point, rank)
+        Singular values of runs with one test set, descending; NaN if a Jacobian is not finite.
+    runs : frame
+        One row per run, in the order of the array.
+    halves : Resamples
+        Splits of the points for α̂.
+    epsilon : float
+        Probability that the test rejects runs that are alike.
+
+    Returns
+    -------
+    frame
+        The columns of `runs`; rank, from 1; n_points with finite values; mean, and quantiles, over
+        these; and for the largest value, with all other runs as the reference, alpha_hat and delta:
+        null for runs with other than finite values, and if fewer than three runs are left.
+    """
+    values = values.astype(np.float64)
+    usable = np.flatnonzero(np.isfinite(values).all(axis=(1, 2)))
+    alpha_hat, delta = np.full(len(values), np.nan), np.nan
+    if usable.size > 2:
+        largest = values[usable, :, 0]
+        delta = dkw_threshold(halves.n_side, epsilon)
+        reference = Reference.sort(largest)
+        levels, _ = alpha_stars(largest, reference, halves, member=True, gamma=delta)
+        alpha_hat[usable] = levels.mean(axis=1)
+    frames = []
+    for rank, own in enumerate(np.moveaxis(values, 2, 0)):
+        known = [row[np.isfinite(row)] for row in own]
+        statistics: dict[str, Any] = {
+            "mean": [row.mean() if row.size else np.nan for row in known],
+            **{
+                name: [np.quantile(row, share) if row.size else np.nan for row in known]
+                for name, share in (("q05", 0.05), ("median", 0.5), ("q95", 0.95))
+            },
+            "alpha_hat": np.where(rank == 0, alpha_hat, np.nan),
+            "delta": np.where((rank == 0) & np.isfinite(alpha_hat), delta, np.nan),
+        }
+        frames.append(
+            runs.with_columns(
+                rank=pl.lit(rank + 1, dtype=pl.UInt32),
+                n_points=pl.Series([row.size for row in known], dtype=pl.UInt32),
+                **{
+                    name: pl.Series(column, dtype=pl.Float64).fill_nan(None)
+                    for name, column in statistics.items()
                 },
             )
         )

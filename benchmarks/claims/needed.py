@@ -21,9 +21,17 @@ from benchmarks.claims.record import (
     number,
 )
 from benchmarks.claims.tabled import NAMES, needs, sd_that_needs, tables_of
+from manyseed.analysis.alphahat.references import Reference, alpha_stars
+from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
+from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.components import covariances
-from manyseed.analysis.questions.ensembles import closeness, for_alpha
+from manyseed.analysis.questions.ensembles import (
+    FIRST_BLOCKS,
+    closeness,
+    decide_blocks,
+    for_alpha,
+)
 from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
@@ -235,6 +243,51 @@ def until_enough(seed: int, noise: Noise = normal) -> Tally:
     return Tally("runs are enough." in _until(seed, noise=noise).words)
 
 
+OF_BLOCK, N_SIDE = 10, 100
+
+
+@cache
+def _block_means() -> Real:
+    """Return the mean α̂ of 400 blocks of ten runs, whose scores differ in place and scale."""
+    rng = np.random.default_rng(53)
+    halves = disjoint_halves(generator(0, "claims", 53), 2 * N_SIDE, 4)
+    points = rng.normal(size=2 * N_SIDE)
+    means = np.empty(400)
+    for block in range(means.size):
+        place, scale = rng.normal(0, 0.2, (OF_BLOCK, 1)), np.exp(rng.normal(0, 0.2, (OF_BLOCK, 1)))
+        scores = place + scale * points + rng.normal(0, 0.3, (OF_BLOCK, points.size))
+        levels, _ = alpha_stars(
+            *(scores, Reference.sort(scores), halves),
+            member=True,
+            gamma=dkw_threshold(N_SIDE, 0.2),
+        )
+        means[block] = levels.mean()
+    return means
+
+
+@cache
+def _until_mean(seed: int, blocks: int = 40) -> CellEstimate:
+    """Look at blocks drawn from these, to a precision that takes about a dozen of them."""
+    known = _block_means()
+    values = np.random.default_rng([seed, 59]).choice(known, blocks)
+    half_width = 1.96 * float(known.std()) / math.sqrt(12)
+    decision = decide_blocks(values, half_width, OF_BLOCK)
+    state = "enough" if decision.enough else "most"
+    return CellEstimate(0, "", "", 1, OF_BLOCK * blocks, decision, state)
+
+
+def _mean_misses(seed: int) -> Tally:
+    """Return whether the interval of any look misses the mean over all blocks."""
+    truth = float(_block_means().mean())
+    for blocks in range(FIRST_BLOCKS, 41):
+        decision = _until_mean(seed, blocks).decision
+        if miss(decision.low, truth, decision.high):
+            return Tally(1)
+        if decision.enough:
+            break
+    return Tally(0)
+
+
 BAD, LOSS = 0.1, 0.03  # share of bad runs, and what they lose: ten times the precision
 
 
@@ -372,6 +425,19 @@ CLAIMS: tuple[Claim, ...] = (
         _all_close,
         "94 % of all ensembles of both sizes, 60 draws at each of four looks",
         "all are",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "mean α̂ 0.036 ± 0.013: 140 runs are enough (at all looks)",
+        "until",
+        r"^mean α̂$|Each run is compared with|normal means of blocks|mean α̂ cannot be known",
+        _mean_misses,
+        lambda seed: Tally(
+            "runs are enough. Each run is compared with the 9" in _until_mean(seed).words
+        ),
+        "400 blocks of ten runs whose scores differ in place and scale, on 200 points; a look "
+        "after each block from the eighth",
+        "is reached within 400 runs",
         sweeps=CHEAP,
     ),
     Claim(

@@ -113,7 +113,9 @@ PLAIN: Mapping[str, str] = {
     r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all|"
     r"least confidence|the most confident|the others rejected|at least some confidence|"
     r"has no larger α̂ are left out": ("Captions: what is drawn, and by what it was chosen."),
-    r"response curves with equal ends|of another metric of runs": "What a kind of figures draws.",
+    r"response curves with equal ends|of another metric of runs|[Ss]ingular values? ?(of|,|$)": (
+        "What a kind of figures draws."
+    ),
     r"Bold: the b|P: that it is better|more is better": (
         "Which mean is the better one in a table, and which direction is."
     ),

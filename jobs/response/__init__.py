@@ -17,7 +17,9 @@ PAIR_END = 0.5  # the magnitude at which intra ends and which inter stops short 
 ROTATE_END = 179.0  # the last magnitude of rotations through the full circle
 
 _ONCE = "a list of one or more, each once"
-DBI = "dbi"
+DBI, SPECTRA = "dbi", "spectra"
+PLACES = "points"
+"""Places in the test set of the points at which `SPECTRA` were computed."""
 OPTIONS: Mapping[str, Option] = {
     "transforms": Option(
         '"intra", "inter", and for images such as "rotate:90", "shift-x:0.25", "colour:0.25".',
@@ -65,7 +67,8 @@ class ResponseDesign:
     rows per sample, as a number or as a share of a run's rows. `batch`: rows per batch, within
     which pairs are formed. `draws`: number of samples. `magnitudes` and `pair_magnitudes`: points
     of a curve, for transforms in both directions and for interpolations (``inter`` has one less).
-    `dbi`: whether to measure the Davies–Bouldin index of `DBI_LAYERS`.
+    `dbi`: whether to measure the Davies–Bouldin index of `DBI_LAYERS`. `spectra`: if positive, only
+    the singular values of a network's Jacobian are asked for, at up to so many test points.
     """
 
     responses: tuple[tuple[str, int], ...]
@@ -75,6 +78,7 @@ class ResponseDesign:
     magnitudes: int = OPTIONS["magnitudes"].default
     pair_magnitudes: int = OPTIONS["pair_magnitudes"].default
     dbi: bool = False
+    spectra: int = 0
 
     @property
     def grids(self) -> tuple[tuple[float, ...], ...]:
@@ -97,9 +101,9 @@ class ResponseDesign:
         return tuple(steps)
 
     def to_attributes(self) -> dict[str, object]:
-        """Return the form that JSON stores; `dbi`, added later, is left out unless it is set."""
+        """Return the form that JSON stores; what was added later is left out unless it is set."""
         value = {**asdict(self), "responses": [list(each) for each in self.responses]}
-        return value if self.dbi else {k: v for k, v in value.items() if k != DBI}
+        return {k: v for k, v in value.items() if v or k not in (DBI, SPECTRA)}
 
     @classmethod
     def from_attributes(cls, value: Mapping[str, Any]) -> ResponseDesign:

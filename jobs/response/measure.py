@@ -20,6 +20,8 @@ from manyseed.jobs.response import (
     OPTIONS,
     PAIRED,
     PARTS,
+    PLACES,
+    SPECTRA,
     ResponseDesign,
 )
 from manyseed.jobs.run import gaps, labels, raw, stream
@@ -136,8 +138,11 @@ def answers(asked: ResponseDesign, subject: Subject, alive: Alive) -> Mapping[st
     Returns `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs labelled correctly, and
     all of them; 0 beyond the end of a short grid. `SHIFTED_RIGHT` and `SHIFTED_TOTAL` (response,
     part), with the parts in `jobs.response.PARTS`; 0 for shifted parts of interpolations. If
-    requested, `DBI`, float32 (layer,), with the layers in `DBI_LAYERS`.
+    requested, `DBI`, float32 (layer,), with the layers in `DBI_LAYERS`. If spectra are asked for,
+    only what `spectra` returns.
     """
+    if asked.spectra:
+        return spectra(asked.spectra, subject, alive)
     model = _Model(alive, subject)
     right = np.zeros((len(asked.responses), asked.draws, len(asked.grids[0])), dtype=np.uint32)
     total = np.zeros_like(right)
@@ -333,6 +338,47 @@ def _pooled(outputs: torch.Tensor) -> torch.Tensor:
     if outputs.ndim == 4 and min(outputs.shape[2:]) > _POOL:
         outputs = torch.nn.functional.max_pool2d(outputs, _POOL)
     return outputs.flatten(1).double()
+
+
+def spectra(most: int, subject: Subject, alive: Alive) -> dict[str, NDArray[Any]]:
+    """Return the singular values of a network's Jacobian at up to `most` test points.
+
+    Derivatives are of the scores, less their mean over classes, as what is added to all of them
+    changes no prediction; of two classes, of the gap. They are by the continuous columns of the
+    input as the network reads it.
+
+    Returns `PLACES`, uint32 (point,), evenly spread over the test set, and `SPECTRA`, float32
+    (point, rank), descending; NaN where the Jacobian is not finite.
+    """
+    model, encode = alive.model, alive.encode
+    if model is None or encode is None:
+        raise ValueError("only networks have a Jacobian")
+    model.eval()
+    n = min(most, len(subject.y_test))
+    places = np.arange(n, dtype=np.int64) * len(subject.y_test) // n
+    found = [
+        _singular_values(model, encode(subject.X_test[part]), alive.n_continuous)
+        for part in _cut(places)
+    ]
+    return {PLACES: places.astype(np.uint32), SPECTRA: np.concatenate(found)}
+
+
+def _singular_values(model: Any, rows: Any, n_continuous: int | None) -> NDArray[np.float32]:
+    rows = rows.detach().clone().requires_grad_()
+    scores = model(rows)
+    n_classes = scores.shape[1]
+    outputs = gaps(scores)[:, None] if n_classes == 2 else scores - scores.mean(1, keepdim=True)
+    # rows do not depend on each other, so the gradient of a sum holds each row's own
+    by_class = [
+        torch.autograd.grad(output.sum(), rows, retain_graph=True)[0].flatten(1)
+        for output in outputs.unbind(1)
+    ]
+    jacobian = torch.stack(by_class, dim=1)[..., :n_continuous].double()
+    finite = jacobian.isfinite().flatten(1).all(1)
+    values = torch.full((len(rows), min(jacobian.shape[1:])), math.nan, dtype=torch.float64)
+    values[finite] = torch.linalg.svdvals(jacobian[finite])
+    # the means of K > 2 scores were taken away: at most K - 1 directions are left
+    return values[:, : max(n_classes - 1, 1)].float().numpy()
 
 
 def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -> float:

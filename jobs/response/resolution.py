@@ -16,6 +16,7 @@ from manyseed.jobs.response import (
     DBI_BATCHES,
     OPTIONS,
     PAIRED,
+    SPECTRA,
     ResponseDesign,
 )
 from manyseed.jobs.training.network import Network
@@ -65,6 +66,18 @@ def resolve(
         raise Refused(DBI, values[DBI], reason)
     values["rows"] = _rows(options.get("rows", OPTIONS["rows"].default))
     return ResponseDesign(tuple(responses), **values)
+
+
+def resolve_spectra(
+    points: int, dataset: DatasetInfo, fit: object, names: tuple[str, str]
+) -> ResponseDesign:
+    """Return the same for spectra of Jacobians at up to `points` test points."""
+    if not isinstance(fit, Network):
+        raise Refused(SPECTRA, points, f"spectra need a network, and {names[1]} is none")
+    if not dataset.n_continuous:
+        reason = f"derivatives are by continuous features, and {names[0]} has none"
+        raise Refused(SPECTRA, points, reason)
+    return ResponseDesign((), spectra=points)
 
 
 def _rows(value: object) -> int | float:

@@ -263,7 +263,8 @@ class Network:
         (self.initialise or layers.initialise)(model, np.random.default_rng(0))
         model.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
         model.to(target)
-        return self._alive(loop.alive(model, None), model, settings, data, encode, target)
+        alive = replace(loop.alive(model, None), model=model)
+        return self._alive(alive, model, settings, data, encode, target)
 
     def shape(self, settings: Named, encode: Encoder | None) -> Shape:
         """Return the shape of an encoded row."""

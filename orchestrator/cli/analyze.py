@@ -469,7 +469,7 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
     return job
 
 
-@takes("respond", "name", "where", "workers")
+@takes("respond", "spectra", "name", "where", "workers")
 def respond(
     directory: Directory,
     transforms: str | None = optional(
@@ -496,6 +496,8 @@ def respond(
         manyseed respond sweep --transforms intra,rotate:90
 
         manyseed respond sweep --where "classifier = 'mlp'"
+
+        manyseed respond sweep --spectra 500
     """
     from manyseed.orchestrator.sweep import Sweep
 

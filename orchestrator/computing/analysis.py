@@ -53,6 +53,7 @@ from manyseed.orchestrator.computing.optionaltables import (
     of_cells,
     of_points,
     responses,
+    spectra_of,
     without_deep,
 )
 from manyseed.orchestrator.computing.tables import (
@@ -64,7 +65,9 @@ from manyseed.orchestrator.computing.tables import (
     POINTS,
     REJECTION,
     RESPONSE_CURVES,
+    RESPONSE_DRAWS,
     RESPONSES,
+    SPECTRA,
     TABLES,
     TACE,
     UNCERTAINTY,
@@ -294,8 +297,10 @@ def analyze(
         of_epochs[CURVES] = joined.sort(CURVE_KEY)
     _write_optional(paths, (CURVES,), of_epochs, options)
     of_models, conditions = responses(paths, groups, plan)
-    names_of_models = (RESPONSES, RESPONSE_CURVES, CMI)
+    names_of_models = (RESPONSES, RESPONSE_CURVES, CMI, RESPONSE_DRAWS)
     _write_optional(paths, names_of_models, of_models, options, asdict(conditions))
+    of_models |= (of_spectra := spectra_of(paths, groups, plan, options))
+    _write_optional(paths, (SPECTRA,), of_spectra, options)
     written = [*tables, *of_epochs, *further, *of_models]
     Analysis(
         options=to_json(options),

@@ -10,13 +10,14 @@ import polars as pl
 from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
 from manyseed.analysis.questions.howmany import RunsNeeded, seconds_per_run
-from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
+from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables, mean_of
 from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
 from manyseed.orchestrator.computing.conventions import why_not
@@ -181,6 +182,55 @@ def _largest(
         )
     epoch = best["epoch"][0] if "epoch" in best.columns else None
     return cell, _Repeat(group, replace(predictions, runs=runs), cell, repeat_index, epoch)
+
+
+def of_blocks(
+    paths: SweepPaths, runs: pl.DataFrame, options: Options, block: int, workers: int
+) -> dict[int, pl.DataFrame | str]:
+    """Return the mean α̂ of each cell's blocks of runs; a run's reference is the rest of its block.
+
+    Blocks share no run, so their means are independent given the test sets.
+
+    `runs`: the analysed runs of the cells, at one snapshot each. `block`: consecutive runs in a
+    block; an incomplete one is left out.
+
+    Returns, by cell, a row per test set and block (repeat_index, block, alpha_hat), null if it is
+    undefined; or why α̂ is not known.
+    """
+    found: dict[int, pl.DataFrame | str] = {}
+    options = replace(options, metrics=("alpha_hat",), calibration=False)
+    for every in published(paths, Plan.read(paths)):
+        group = _analysed(every, runs)
+        own = group.predictions.runs.with_columns(block=pl.col("run_index") // block)
+        if own.is_empty():
+            continue
+        cells = own["cell"].unique().to_list()
+        if lacking := unavailable(group.predictions, options):
+            found |= dict.fromkeys(cells, f"α̂ {why_not(next(iter(lacking.values())))}")
+            continue
+        key = ["cell", "repeat_index", "block"]
+        whole = own.filter(pl.len().over(key) == block).sort(*key, "run_index")
+        # each block stands for a cell, so that its runs are compared with each other alone
+        blocks = whole.select("cell", "block").unique(maintain_order=True)
+        blocks = blocks.with_columns(number=pl.int_range(pl.len()).cast(own.schema["cell"]))
+        apart = whole.join(blocks, on=["cell", "block"], maintain_order="left")
+        apart = apart.with_columns(cell="number").drop("block", "number")
+        predictions = replace(group.predictions, runs=apart, runs_planned=None)
+        check_checksums(
+            paths, [replace(group, predictions=predictions)], workers=workers, remember=False
+        )
+        epochs, at_last = runs.join(own, on=RUN, how="semi"), options
+        if "epoch" in epochs.columns:
+            at_last = replace(options, snapshots=(int(epochs["epoch"][0]),))
+        (tables,) = compute([analyze_group(predictions, at_last)], workers=workers)
+        means = tables.runs.group_by("cell", "repeat_index").agg(
+            # one run without α̂ leaves its block without a mean
+            pl.when(pl.col("alpha_hat").is_not_null().all()).then(mean_of(pl.col("alpha_hat")))
+        )
+        named_blocks = blocks.rename({"cell": "of", "number": "cell"})
+        joined = means.join(named_blocks, on="cell").drop("cell").sort("of", "block")
+        found |= {cell: joined.filter(of=cell).drop("of") for cell in cells}
+    return found
 
 
 _OF_TABLE_ONE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +13,32 @@ import numpy as np
 import polars as pl
 from dask.delayed import Delayed
 
+from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.questions import margins, members, points
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
-from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves, run_curves, scores
+from manyseed.analysis.response.corpora import (
+    CORPUS,
+    LEAST_TRAIN_ACCURACY,
+    excluded,
+    information,
+    sensitivity,
+)
+from manyseed.analysis.response.curves import (
+    CURVE_KEY,
+    Answers,
+    repeat_curves,
+    run_curves,
+    samples,
+    scores,
+    spectra,
+)
 from manyseed.analysis.tables.rows import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.analysis.tables.schema import records, together
-from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS
+from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS, PLACES, ResponseDesign
 from manyseed.orchestrator.computing.inputs import KEY, Published, parted, still_held
 from manyseed.orchestrator.computing.tables import (
     CMI,
@@ -31,16 +47,20 @@ from manyseed.orchestrator.computing.tables import (
     POINTS,
     REJECTION,
     RESPONSE_CURVES,
+    RESPONSE_DRAWS,
     RESPONSES,
+    SPECTRA,
     TACE,
     UNCERTAINTY,
 )
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.cost import planned_seconds
 from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
 from manyseed.orchestrator.responding import answers_of
 from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec
 
 _FIRST_BLOCK = DBI_LAYERS.index(1)
 _RUN = ["cell", "repeat_index", "run_index"]
@@ -82,14 +102,17 @@ def responses(
     Curves are measured in training, or later from kept models. Copies of a run are left out: they
     answer as it does.
     """
-    of_runs, of_repeats = [], []
+    of_runs, of_repeats, drawn = [], [], []
+    designs: dict[tuple[str, int], list[GroupSpec]] = {}
     for group in groups:
         runs = group.predictions.runs.filter(~pl.col("identical"))
         scored: list[pl.DataFrame] = []
         curves: list[pl.DataFrame] = []
-        for answering, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
+        for answering, asked, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
             keys = answering.select(_RUN)
             frames = [scores(answers, keys), run_curves(answers, keys)]
+            if asked.draws > 1:
+                frames.append(samples(answers, keys))
             if scored:  # the first answer of each run counts
                 before = pl.concat(frame.select(_ANSWER) for frame in scored)
                 frames = [
@@ -98,6 +121,10 @@ def responses(
                 ]
             scored.append(frames[0])
             curves.append(frames[1])
+            if asked.draws > 1:
+                drawn.append(frames[2])
+                for response in asked.responses:
+                    designs.setdefault(response, []).append(_asking(group.spec, asked, response))
         if scored:
             of_runs += scored
             of_repeats.append(repeat_curves(pl.concat(curves)))
@@ -121,10 +148,76 @@ def responses(
         least_train_accuracy=conditions.least_train_accuracy,
         across=conditions.combine,
     )
-    return {RESPONSES: known, RESPONSE_CURVES: joined, CMI: informative}, conditions
+    made = {RESPONSES: known, RESPONSE_CURVES: joined, CMI: informative}
+    if drawn:
+        found = sensitivity(pl.concat(drawn), known, hparams)
+        took = _seconds(paths, plan, designs)
+        priced = found.drop("seconds").join(took, on=CORPUS, how="left", maintain_order="left")
+        per_draw = pl.col("seconds") * pl.col("draws")
+        made[RESPONSE_DRAWS] = priced.with_columns(per_draw).select(found.columns)
+    return made, conditions
 
 
-def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, Answers]]:
+def _asking(spec: GroupSpec, asked: ResponseDesign, response: tuple[str, int]) -> GroupSpec:
+    """Return a group whose models are asked only this, with one draw."""
+    alone = replace(asked, responses=(response,), draws=1, dbi=False)
+    return replace(spec, response=json.dumps(alone.to_attributes()))
+
+
+def _seconds(
+    paths: SweepPaths, plan: Plan, designs: Mapping[tuple[str, int], Sequence[GroupSpec]]
+) -> pl.DataFrame:
+    """Return `CORPUS` and the seconds that a further draw takes by the plan's estimate."""
+    frames = []
+    for (transform, layer), specs in designs.items():
+        twice = [
+            replace(spec, response=json.dumps({**json.loads(spec.response), "draws": 2}))
+            for spec in specs
+        ]
+        one, two = (planned_seconds(paths, plan, each) for each in (specs, twice))
+        taken = one.join(two, on="cell").join(plan.cells, on="cell")
+        further = pl.col("measuring_right") - pl.col("measuring")
+        frames.append(
+            taken.group_by(CORPUS[:2], maintain_order=True).agg(
+                pl.lit(transform).alias("transform"),
+                pl.lit(layer, dtype=pl.UInt8).alias("layer"),
+                seconds=further.mean(),
+            )
+        )
+    return pl.concat(frames).unique(CORPUS, keep="first", maintain_order=True)
+
+
+def spectra_of(
+    paths: SweepPaths, groups: Sequence[Published], plan: Plan, options: Options
+) -> dict[str, pl.DataFrame]:
+    """Return the table of spectra of Jacobians; none if no kept model was asked for its own.
+
+    Runs of a repeat are compared at the points that the first table by name has of each.
+    """
+    frames = []
+    for group in groups:
+        runs = group.predictions.runs.filter(~pl.col("identical"))
+        answered = _answered(paths, group, runs, spectra=True)
+        tables = [rows.join(which, on=_RUN, how="semi") for _, rows, which in answered]
+        if not tables:
+            continue
+        once = pl.concat(tables).unique(_RUN, keep="first", maintain_order=True)
+        by = [*REPEAT, PLACES]
+        for (_, repeat, places), own in once.sort(_RUN).group_by(by, maintain_order=True):
+            keyed = group.predictions.seed, "spectra", group.predictions.dataset_id, int(repeat)
+            halves = disjoint_halves(generator(*keyed), len(places), options.resamples)
+            values = np.array(own["spectra"].to_list(), dtype=np.float64)
+            frames.append(spectra(values, own.select(_RUN), halves, options.epsilon))
+    if not frames:
+        return {}
+    cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
+    joined = cells.join(pl.concat(frames), on="cell", how="inner")
+    return {SPECTRA: joined.sort(records()[SPECTRA].key)}
+
+
+def _in_training(
+    group: Published, runs: pl.DataFrame
+) -> Iterator[tuple[pl.DataFrame, ResponseDesign, Answers]]:
     """Yield the runs of a group and what they answered right after their training."""
     asked = group.spec.asked
     if asked is None:
@@ -135,6 +228,7 @@ def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.Data
     )
     yield (
         runs,
+        asked,
         Answers(
             right,
             total,
@@ -148,13 +242,13 @@ def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.Data
     )
 
 
-def _later(
-    paths: SweepPaths, group: Published, runs: pl.DataFrame
-) -> Iterator[tuple[pl.DataFrame, Answers]]:
-    """Yield, table by table, the runs of a group whose kept models answered, and the answers."""
+def _answered(
+    paths: SweepPaths, group: Published, runs: pl.DataFrame, *, spectra: bool = False
+) -> Iterator[tuple[ResponseDesign, pl.DataFrame, pl.DataFrame]]:
+    """Yield, table by table, the questions, the rows, and the runs whose kept models answered."""
     crc = group.numbers["crc"]
     runs = runs.with_columns(pl.Series("crc", crc[runs["row"].to_numpy()], dtype=pl.UInt32))
-    for asked, rows in answers_of(paths, group.spec):
+    for asked, rows in answers_of(paths, group.spec, spectra=spectra):
         key = {"cell": "cell", "repeat": "repeat_index", "run": "run_index"}
         named = rows.rename(key).with_columns(
             pl.col("repeat_index").cast(runs.schema["repeat_index"]),
@@ -162,8 +256,15 @@ def _later(
         )
         # answers of models that were retrained since do not count
         which = runs.join(named.select(*_RUN, "crc").unique(), on=[*_RUN, "crc"], how="semi")
-        if which.is_empty():
-            continue
+        if not which.is_empty():
+            yield asked, named, which
+
+
+def _later(
+    paths: SweepPaths, group: Published, runs: pl.DataFrame
+) -> Iterator[tuple[pl.DataFrame, ResponseDesign, Answers]]:
+    """Yield, table by table, the runs of a group whose kept models answered, and the answers."""
+    for asked, named, which in _answered(paths, group, runs):
         grids = np.array(asked.grids)
         shape = len(which), len(asked.responses), asked.draws, grids.shape[1]
         right, total = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
@@ -185,6 +286,7 @@ def _later(
                 dbi[:] = found["dbi"].list.get(_FIRST_BLOCK).to_numpy()
         yield (
             which,
+            asked,
             Answers(
                 right,
                 total,

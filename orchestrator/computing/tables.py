@@ -162,6 +162,7 @@ MARGINS, CURVES = "margins", "curves"
 POINTS, EFFECTS, VARIANCE = "points", "effects", "variance"  # earlier versions wrote none
 UNCERTAINTY, DEE, TACE, REJECTION = "uncertainty", "dee", "tace", "rejection"
 RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
+RESPONSE_DRAWS, SPECTRA = "response_draws", "spectra"
 
 OF_EFFECT = ("axis", "level", "reference", "metric")  # columns that effects are never averaged over
 

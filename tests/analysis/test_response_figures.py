@@ -7,7 +7,14 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.responses import equal_ends, gaps, response_curves, response_pairs
+from manyseed.analysis.figures.responses import (
+    equal_ends,
+    gaps,
+    response_curves,
+    response_pairs,
+    sensitivity,
+    spectra,
+)
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.response import cumulative, gi
 from manyseed.analysis.response.corpora import distinct, excluded, information
@@ -231,3 +238,76 @@ def test_models_of_cells_that_differ_in_test_augment_alone_count_once():
     assert again.equals(once)
     means = [of_responses(each, once)[0].rows for each in (table, twice)]
     assert means[0] == means[1]
+
+
+def drawn_by_size() -> pl.DataFrame:
+    shape = {"dataset": "d", "classifier": "c", "layer": 0, "n_models": 24}
+    return pl.DataFrame(
+        [
+            {
+                **shape,
+                "transform": transform,
+                "draws": draws,
+                "gi_sd": None if draws == 5 else 0.1 / draws,
+                "cmi": 10.0 + draws,
+                "cmi_sd": None if draws == 5 else 1.0 / draws,
+                "seconds": 0.5 * draws,
+            }
+            for transform in ("intra", "rotate:90")
+            for draws in (1, 2, 4, 5)
+        ]
+    )
+
+
+def test_sensitivity_is_drawn_by_the_number_of_draws():
+    (plot,) = sensitivity(drawn_by_size())
+    time, spread, told = plot.figure.axes
+    assert [line.get_ydata().tolist() for line in time.lines] == [[0.5, 1, 2, 2.5]] * 2
+    line, by_chance, *_ = spread.lines
+    assert line.get_xdata().tolist() == [1, 2, 4]  # all draws are one sample
+    assert by_chance.get_ydata() == pytest.approx(0.1 / np.sqrt([1, 2, 4]))
+    assert told.lines[0].get_ydata().tolist() == [11, 12, 14, 15]
+    (band, _) = told.collections
+    ends = band.get_paths()[0].get_extents()
+    assert (ends.y0, ends.y1) == pytest.approx((10, 15))
+    assert "n = 24 models" in plot.caption
+    (plot,) = sensitivity(drawn_by_size().with_columns(seconds=pl.lit(None, pl.Float64)))
+    assert len(plot.figure.axes) == 2  # the plan's estimate is not known
+
+
+def test_spectra_are_drawn_by_level_with_a_dot_per_run():
+    rows = [
+        {
+            "dataset": "d",
+            "classifier": "c",
+            "augment": augment,
+            "cell": cell,
+            "repeat_index": 0,
+            "run_index": run,
+            "rank": rank,
+            "n_points": 7,
+            **{name: (run + 2.0 + cell) / rank * k for name, k in QUANTILES.items()},
+        }
+        for cell, augment in enumerate(("none", "rotate:45"))
+        for run in range(3)
+        for rank in (1, 2)
+    ]
+    runs = pl.DataFrame(
+        [
+            {"cell": cell, "repeat_index": 0, "run_index": run, "accuracy": 0.9 - run / 100}
+            for cell in range(2)
+            for run in range(3)
+        ]
+    )
+    (plot,) = spectra(pl.DataFrame(rows), runs)
+    by_rank, each = plot.figure.axes
+    assert [line.get_ydata().tolist() for line in by_rank.lines] == [[3, 1.5], [4, 2]]
+    dots = np.concatenate([dots.get_offsets() for dots in each.collections])
+    assert sorted(map(tuple, np.round(dots, 6).tolist())) == sorted(
+        (run + 2.0 + cell, round(0.9 - run / 100, 6)) for cell in range(2) for run in range(3)
+    )
+    assert plot.n == 6
+    assert "7 test points" in plot.caption
+
+
+QUANTILES = {"q05": 0.5, "median": 1.0, "q95": 2.0}

@@ -11,11 +11,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from manyseed import Sweep
+from manyseed.analysis.axes import AXES
 from manyseed.jobs import parameters
+from manyseed.jobs.parameters import ModelArrays
 from manyseed.jobs.response import DBI
 from manyseed.jobs.response.measure import ARRAYS
+from manyseed.jobs.run import Run
+from manyseed.jobs.trainer import Trainer, run_hparams
+from manyseed.jobs.training.handling import unpacked
 from manyseed.orchestrator import responding
 from manyseed.orchestrator.computing.inputs import published
 from manyseed.orchestrator.computing.optionaltables import responses
@@ -24,8 +30,10 @@ from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store import schema
+from manyseed.orchestrator.store.coordinates import PARAMETERS
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
+from tests.analysis.documented import documented
 from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """
@@ -307,4 +315,80 @@ def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(
     monkeypatch.setattr(responding, "spawned", broken)
     with pytest.raises(UnavailableError, match="the models cannot be asked: no space left"):
         sweep.respond(workers=1)
+    assert not sweep.paths.responses.exists()
+
+
+def test_spectra_of_kept_networks_are_a_table_and_a_figure(measured: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    some = "perturb_continuous = 'none'"
+    code, told = inside("respond", sweep.directory, "--spectra", 60, "--where", some, "--json")
+    assert code == 0, told
+    value = json.loads(told)
+    assert (value["asked"], value["runs"], value["transforms"]) == (8, 8, [])
+    file = Path(value["file"])
+    assert file == sweep.directory / "responses" / "spectra.parquet"
+    rows = pl.read_parquet(file)
+    plan, trainer = Plan.read(sweep.paths), Trainer()
+    for group in list_groups(sweep.paths.store):
+        layouts = [ModelArrays.from_attributes(one) for one in json.loads(group.spec.parameters)]
+        kept = read_array(group, PARAMETERS.name)
+        (row,) = rows.filter(group=group.spec.path, repeat=1, run=1).iter_rows(named=True)
+        run = Run(plan.cell(row["cell"]), 1, 1)
+        place = plan.rows.filter(cell=row["cell"], repeat=1, run=1)["row"][0]
+        state = unpacked(layouts[0].arrays, kept[place])
+        alive = parameters.revive(run.cell, run_hparams(run), trainer.training_set(run), state)
+        data, part = trainer._dataset(run.cell), trainer._split(run.cell, 1)
+        for point, found in list(zip(row["points"], row["spectra"], strict=True))[::20]:
+            one = alive.encode(data.rows(part.test[[point]]))
+            network = alive.model.eval()
+            jacobian = torch.autograd.functional.jacobian(network, one).reshape(10, -1)
+            slow = np.linalg.svd(np.asarray(jacobian - jacobian.mean(0), np.float64))[1]
+            np.testing.assert_allclose(found, slow[:9], rtol=1e-3, atol=1e-5)
+    assert sweep.respond(spectra=60, where=some, workers=1).asked == 0
+    later = sweep.respond(spectra=60, workers=1)
+    assert (later.asked, later.runs) == (8, 16)
+    assert inside("analyze", sweep.directory)[0] == 0
+    table = sweep.results["spectra"]
+    assert table.height == 16 * 9
+    (first,) = rows[:1].iter_rows(named=True)
+    own = table.filter(cell=first["cell"], repeat_index=first["repeat"], run_index=first["run"])
+    assert own["median"].to_list() == pytest.approx(np.median(first["spectra"], axis=0).tolist())
+    assert set(table["n_points"]) == {60}
+    assert table["alpha_hat"].null_count() == table.height  # two runs are too few
+    told = documented("spectra")
+    assert told.keys() | {"cell", "cell_id", "repeat_index", "run_index", *AXES} == {*table.columns}
+    assert sweep.plot.all("spectra")[0].n == 8
+    assert inside("query", sweep.directory, "-t", "spectra", "--by", "classifier,rank")[0] == 0
+    assert "responses" in sweep.results  # curves are as before
+
+
+def test_spectra_are_refused_with_a_remedy(measured: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
+    with pytest.raises(UserError, match="no curves are measured with them") as refusal:
+        sweep.respond({"draws": 2}, spectra=5, workers=1)
+    assert str(refusal.value).startswith("draws: ")
+    with pytest.raises(UserError, match="spectra"):
+        sweep.respond(spectra=1, workers=1)
+    assert not sweep.paths.responses.exists()
+    only = {"where": "classifier = 'net' and perturb_continuous = 'none'", "workers": 1}
+    sweep.respond(spectra=5, name="a", **only)
+    for options, more in (({}, {"spectra": 6}), ({"transforms": ["shift-x:0.1"]}, {})):
+        with pytest.raises(UserError, match=r"a exists with .*: for .* at 5 test"):
+            sweep.respond(options, name="a", **more, **only)
+    dense = {"where": "classifier = 'dense'", "workers": 1}
+    with pytest.raises(UserError, match="a exists with other questions"):
+        sweep.respond({"transforms": ["shift-x:0.1"]}, name="a", **dense)
+    sweep.respond({"transforms": ["shift-x:0.1"]}, name="b", **only)
+    with pytest.raises(UserError, match="b exists with other questions"):
+        sweep.respond(spectra=5, name="b", **only)
+
+
+def test_only_networks_with_continuous_features_have_spectra(tmp_path: Path) -> None:
+    text = TEXT.replace('["net", "dense"]', '["lr-sgd"]').split("[classifier.net]")[0]
+    sweep = train(write(tmp_path / "p.toml", text), tmp_path / "sweep")
+    code, told = inside("respond", sweep.directory, "--spectra", 5)
+    assert code == 2
+    said = " ".join(told.split())
+    assert "spectra need a network, and lr-sgd is none" in said
+    assert "--spectra" in said
     assert not sweep.paths.responses.exists()

@@ -309,9 +309,17 @@ def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
     information = tables["cmi"]
     assert set(information["transform"]) == {"intra", "rotate:90"}
     assert information["cmi"].null_count() == information.height  # two models are too few
-    for name in ("responses", "response_curves", "cmi"):
+    drawn = tables["response_draws"].filter(transform="intra", layer=0).sort("draws")
+    assert drawn["draws"].to_list() == [1, 2]
+    assert drawn["gi_sd"][0] == pytest.approx(
+        (responses.filter(transform="intra", layer=0)["gi_draws_sd"] ** 2).mean() ** 0.5
+    )
+    assert drawn["seconds"][1] == pytest.approx(2 * drawn["seconds"][0])
+    assert drawn["seconds"][0] > 0
+    for name in ("responses", "response_curves", "cmi", "response_draws"):
         told = documented(name)
-        others = {"cell", "cell_id", *AXES} if name != "cmi" else set()
+        of_all = name in ("cmi", "response_draws")
+        others = set() if of_all else {"cell", "cell_id", *AXES}
         columns = {c for c in tables[name].columns if not c.startswith("hparam_")}
         assert told.keys() | others == columns, name
         kept = json.loads(pl.read_parquet_metadata(sweep.paths.table(name))["columns"])
@@ -319,7 +327,7 @@ def test_analyze_makes_tables_of_scores_curves_and_what_scores_tell(tmp_path):
         code, said = inside("query", sweep.directory, "--table", name)
         assert code == 0, said
         code, said = inside("query", sweep.directory, "--table", name, "--by", "transform")
-        assert code == (2 if name == "cmi" else 0), said
+        assert code == (2 if of_all else 0), said
     code, said = inside("query", sweep.directory, "--sql", "SELECT measure, cmi FROM cmi")
     assert code == 0, said
     assert inside("report", sweep.directory)[0] == 0

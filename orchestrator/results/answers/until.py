@@ -1,4 +1,4 @@
-"""Train a sweep in blocks of runs until accuracies are known, or all ensembles are alike.
+"""Train a sweep in blocks of runs until accuracies or mean α̂ are known, or ensembles are alike.
 
 Question and decisions are recorded beside the results. All of them follow from the predictions, so
 that an interrupted `until` continues where it stopped.
@@ -14,8 +14,16 @@ from typing import Any, Literal, Protocol, get_args
 import polars as pl
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.ensembles import DRAWS, Closeness, closeness
+from manyseed.analysis.questions.ensembles import (
+    DRAWS,
+    FIRST_BLOCKS,
+    Closeness,
+    OfBlocks,
+    closeness,
+    decide_blocks,
+)
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, Decision, Real, decide
 from manyseed.analysis.questions.intervals import SKEWED
 from manyseed.analysis.questions.question import Answer, Reply
@@ -23,7 +31,7 @@ from manyseed.analysis.tables.rows import IS_CROSSED, of_cells
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import named
-from manyseed.orchestrator.computing.ensembles import for_alpha
+from manyseed.orchestrator.computing.ensembles import for_alpha, of_blocks
 from manyseed.orchestrator.computing.inputs import KEY, Held
 from manyseed.orchestrator.computing.tables import read_analysis, read_results, without_own
 from manyseed.orchestrator.conditions import at_one_snapshot, chosen
@@ -45,7 +53,7 @@ from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey
 from manyseed.slurm import local
 
-Metric = Literal["accuracy", "alpha_hat"]
+Metric = Literal["accuracy", "alpha_hat", "alpha_hat_mean"]
 
 MOST = 200  # most runs of a cell on each test set, by default
 
@@ -66,6 +74,8 @@ class Target:
         of = f"± {self.half_width:g}"
         if self.metric == "alpha_hat":
             of = f"α̂ ≤ {self.half_width:g} of ensembles"
+        elif self.metric == "alpha_hat_mean":
+            of = f"mean α̂ {of}"
         return f"{of} at {100 * self.confidence:g} %, blocks of {self.block}"
 
 
@@ -84,7 +94,7 @@ class CellEstimate:
     planned : int
         Runs planned on each test set.
     decision : Decision or Closeness
-        On its mean accuracy, or on its ensembles.
+        On its mean accuracy or mean α̂, or on its ensembles.
     state : str
         ``enough``, ``most`` (the most runs allowed are not enough), ``identical`` (nothing varies,
         so that one run says it all), ``untold`` (further runs cannot tell), or ``more`` (more runs
@@ -116,8 +126,13 @@ class CellEstimate:
                 )
             end = "" if decided.untold else f" ({self.planned:,} planned): {more}"
             return f"{decided.words}{end}."
+        what = "accuracy"
+        if isinstance(decided, OfBlocks):
+            if decided.untold:
+                return f"mean α̂ cannot be known: {decided.untold}."
+            what = "mean α̂"
         mean = decided.mean
-        level = "accuracy not known yet" if math.isnan(mean) else f"accuracy {mean:.4f}"
+        level = f"{what} not known yet" if math.isnan(mean) else f"{what} {mean:.4f}"
         sets = "1 test set" if self.repeats == 1 else f"{self.repeats:,} test sets"
         if self.state == "enough":
             precision = f"± {decided.half_width:.2g} over seeds, on {sets}"
@@ -138,17 +153,21 @@ class CellEstimate:
 
 def _assumed(decided: Decision) -> str:
     """Say what the interval assumes, and what so many runs cannot exclude."""
-    if abs(decided.skewness) > SKEWED:
-        return (
-            "The interval assumes roughly normal accuracies, but these are skewed "
-            f"({decided.skewness:+.1f}): with one bad run in ten, it held in 81 to 89 % of "
-            "simulations."
-        )
     unseen = 1 - 0.05 ** (1 / decided.runs)
-    return (
-        f"The interval assumes roughly normal accuracies; up to {unseen:.0%} of further runs may "
-        "be unlike all of these (95 %)."
-    )
+    unlike = f"up to {unseen:.0%} of further runs may be unlike all of these (95 %)."
+    is_skewed = abs(decided.skewness) > SKEWED
+    skewed = f", but these are skewed ({decided.skewness:+.1f})" if is_skewed else ""
+    if isinstance(decided, OfBlocks):
+        return (
+            f"Each run is compared with the {decided.block - 1} others of its block. The interval "
+            f"assumes roughly normal means of blocks{skewed}; {unlike}"
+        )
+    if is_skewed:
+        return (
+            f"The interval assumes roughly normal accuracies{skewed}: with one bad run in ten, it "
+            "held in 81 to 89 % of simulations."
+        )
+    return f"The interval assumes roughly normal accuracies; {unlike}"
 
 
 @dataclass(frozen=True)
@@ -178,8 +197,8 @@ def until(
     ----------
     paths : SweepPaths
     half_width : float
-        Half-width of the interval of a cell's mean accuracy over seeds and its test sets; with
-        `metric` alpha_hat, the largest α̂ that an ensemble may have.
+        Half-width of the interval of a cell's mean accuracy, or α̂, over seeds and its test sets;
+        with `metric` alpha_hat, the largest α̂ that an ensemble may have.
     train : callable
         Trains the missing runs of cells that meet an SQL condition (None: of all), and waits.
     analyze : callable
@@ -269,14 +288,20 @@ def checked(
 ) -> Target:
     """Return the question that options of `until` ask; raise a UserError for invalid ones."""
     given("--metric", metric, Option(words=get_args(Metric)))
-    if metric == "alpha_hat":
+    if metric != "accuracy":
         given("--until", half_width, Option(kind=float, above=0, below=1))
     else:
         require_half_width("--until", half_width, "accuracy")
     require_confidence(confidence)
-    for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
-        given(option, int(value), Option(kind=int, least=least, most=60_000))
-    return Target(half_width, confidence, FIRST, block, metric)
+    of_blocks = metric == "alpha_hat_mean"
+    given(
+        "--block",
+        int(block),
+        Option(kind=int, least=MIN_OTHERS + 1 if of_blocks else 1, most=60_000),
+    )
+    first = FIRST_BLOCKS * block if of_blocks else FIRST
+    given("--most", int(most), Option(kind=int, least=first, most=60_000))
+    return Target(half_width, confidence, first, block, metric)
 
 
 def look(
@@ -294,8 +319,12 @@ def look(
         An SQL condition over the cells of the plan.
     """
     cells = _wanted(paths, where)
-    decisions = _of_ensembles if asked.metric == "alpha_hat" else _of_accuracy
-    by_cell = decisions(paths, cells, asked)
+    decide_on: Mapping[Metric, Callable[..., Mapping[int, Any]]] = {
+        "accuracy": _of_accuracy,
+        "alpha_hat": _of_ensembles,
+        "alpha_hat_mean": _of_mean_alpha,
+    }
+    by_cell = decide_on[asked.metric](paths, cells, asked)
     answers = []
     for row in cells.iter_rows(named=True):
         decision = by_cell[row["cell"]]
@@ -304,7 +333,7 @@ def look(
             state = "identical"
         elif decision.enough:
             state = "enough"
-        elif isinstance(decision, Closeness) and decision.untold:
+        elif isinstance(decision, Closeness | OfBlocks) and decision.untold:
             state = "untold"
         elif _next_look(decision.runs, asked) > most:
             state = "most"
@@ -345,6 +374,33 @@ def _of_accuracy(paths: SweepPaths, cells: pl.DataFrame, asked: Target) -> dict[
     return decided
 
 
+def _of_mean_alpha(paths: SweepPaths, cells: pl.DataFrame, asked: Target) -> dict[int, OfBlocks]:
+    """Decide on the mean α̂ of each cell: of blocks of runs, averaged over its test sets."""
+    wanted = cells.filter(~pl.col("identical"))
+    analysed = at_one_snapshot(read_results(paths).scan("runs"), pl.lit(value=True))
+    runs = analysed.collect().join(wanted.select("cell"), on="cell", how="semi")
+    options, cores = without_own(read_analysis(paths)[0]), local.available_cores()
+    by_cell = of_blocks(paths, runs, options, asked.block, cores)
+    decided = {}
+    for cell, repeats in cells.select("cell", "repeats").rows():
+        found = by_cell.get(cell, "")
+        values = pl.DataFrame(
+            schema={"run_index": pl.UInt32, "repeat_index": pl.UInt32, "alpha_hat": pl.Float64}
+        )
+        if not isinstance(found, str):
+            values = found.rename({"block": "run_index"})
+            if values["alpha_hat"].null_count():
+                found = "a run has no α̂"
+        decision = decide_blocks(
+            means(values, repeats, "alpha_hat"),
+            asked.half_width,
+            asked.block,
+            confidence=asked.confidence,
+        )
+        decided[cell] = replace(decision, untold=found) if isinstance(found, str) else decision
+    return decided
+
+
 def _of_ensembles(paths: SweepPaths, cells: pl.DataFrame, asked: Target) -> dict[int, Closeness]:
     """Decide on the ensembles of each cell, drawn from its repeat with the most runs."""
     whole, inputs = read_results(paths).of_analysis(KEY), Held(paths).inputs
@@ -376,21 +432,21 @@ def _of_ensembles(paths: SweepPaths, cells: pl.DataFrame, asked: Target) -> dict
     return decided
 
 
-def means(runs: pl.DataFrame, repeats: int) -> Real:
+def means(runs: pl.DataFrame, repeats: int, metric: str = "accuracy") -> Real:
     """Return the mean accuracy over test sets of each run index that all of them have.
 
     Runs of one index in different repeats are different fits, so these means are independent.
     """
     whole = (
-        runs.drop_nulls("accuracy")
+        runs.drop_nulls(metric)
         .sort("run_index", "repeat_index")
         .group_by("run_index", maintain_order=True)
-        .agg(pl.col("accuracy").mean(), n=pl.len())
+        .agg(pl.col(metric).mean(), n=pl.len())
         .filter(pl.col("n") == repeats)
     )
     # a missing run ends the sequence: later runs are not looked at yet
     gapless = whole.filter(pl.col("run_index") == pl.int_range(pl.len()))
-    return gapless["accuracy"].to_numpy()
+    return gapless[metric].to_numpy()
 
 
 def needed(found: Sequence[CellEstimate], asked: Target) -> dict[int, int]:
@@ -496,9 +552,9 @@ def ask_until(
     """Train blocks of runs until accuracies are known precisely, and say what is known.
 
     Blocks of runs are planned, trained and analysed until the mean accuracy of each cell has that
-    precision, by an interval that holds at every look; or, with alpha_hat, until all ensembles
-    drawn from each cell have at most that α̂. Runs are only added, and the same command continues
-    after an interruption.
+    precision, by an interval that holds at every look; or its mean α̂; or, with alpha_hat, until
+    all ensembles drawn from each cell have at most that α̂. Runs are only added, and the same
+    command continues after an interruption.
 
     Parameters
     ----------
@@ -506,8 +562,9 @@ def ask_until(
     half_width : float
         Train more runs until accuracies are known this precisely (±).
     metric : str
-        accuracy; or alpha_hat: until all ensembles of a size, drawn from half of the runs, have at
-        most this α̂ against the other half.
+        accuracy; alpha_hat_mean: the mean α̂ of a run against the others of its block; or
+        alpha_hat: until all ensembles of a size, drawn from half of the runs, have at most this α̂
+        against the other half.
     confidence : float
         Probability that all intervals of a cell hold at once.
     most : int

@@ -8,9 +8,25 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
+from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
 from manyseed.analysis.response import cmi, gi, oriented
-from manyseed.analysis.response.corpora import CORPUS, FEWEST_MODELS, excluded, information
-from manyseed.analysis.response.curves import Answers, repeat_curves, run_curves, scores
+from manyseed.analysis.response.corpora import (
+    CORPUS,
+    FEWEST_MODELS,
+    excluded,
+    information,
+    sensitivity,
+)
+from manyseed.analysis.response.curves import (
+    MOST_SAMPLES,
+    Answers,
+    repeat_curves,
+    run_curves,
+    samples,
+    scores,
+    spectra,
+)
 
 PAIR, SIGNED = np.linspace(0, 0.5, 3), np.linspace(-90, 90, 5)
 
@@ -284,3 +300,133 @@ def test_what_a_model_lacks_is_in_no_combination():
         ("pca(all gi and pal)", 1),
         ("npca(all gi and pal)", 1),
     ]
+
+
+def test_samples_of_several_draws_pool_their_counts_and_share_no_draw():
+    given = answers(n_runs=3, draws=11)
+    runs = pl.DataFrame({"run_index": [0, 1, 2]})
+    found = samples(given, runs)
+    sizes = {1: 11, 2: 5, 4: 2, 8: 1, 11: 1}
+    assert found.height == 2 * 3 * sum(sizes.values())
+    for row in found.iter_rows(named=True):
+        number = given.transforms.index(row["transform"])
+        grid = given.grid(number)
+        first = row["draws"] * row["sample"]
+        right, total = (
+            sum(
+                counts[row["run_index"], number, draw, : len(grid)].astype(int)
+                for draw in range(first, first + row["draws"])
+            )
+            for counts in (given.right, given.total)
+        )
+        assert row["gi"] == pytest.approx(gi(grid, right / total))
+        assert row["n_pairs"] == total[0]
+        assert row["sample"] < sizes[row["draws"]]
+    many = answers(n_runs=1, draws=50)
+    drawn = samples(many, pl.DataFrame({"run_index": [0]}))
+    assert drawn.filter(transform="intra", draws=1).height == MOST_SAMPLES
+
+
+def test_sensitivity_is_that_of_a_loop_over_models_and_corpora():
+    rng = np.random.default_rng(3)
+    depth = np.tile(np.repeat([1, 2], 8), 2)
+    corpus = np.repeat([0, 1], 16)
+    n = len(depth)
+    known = pl.DataFrame(
+        {
+            **{name: ["x"] * n for name in ("dataset", "classifier")},
+            "transform": ["intra"] * n,
+            "layer": pl.Series([0] * n, dtype=pl.UInt8),
+            "cell": np.tile(np.arange(16), 2),
+            "repeat_index": 0,
+            "run_index": corpus,
+            "hparam_depth": depth,
+            "gi": 0.0,
+            "n_pairs": 0,
+            "gap": rng.normal(size=n) + depth,
+            "excluded": [False] * (n - 1) + [True],
+        }
+    )
+    rows = [
+        {
+            **{name: one[name] for name in ("cell", "repeat_index", "run_index", "transform")},
+            "draws": draws,
+            "sample": sample,
+            "n_pairs": 10 * draws,
+            "gi": one["gap"] / 9 + rng.normal() / draws,
+        }
+        for one in known.iter_rows(named=True)
+        for draws, m in ((1, 3), (2, 1))
+        for sample in range(m)
+    ]
+    drawn = pl.DataFrame(rows).with_columns(layer=pl.lit(0, dtype=pl.UInt8))
+    found = sensitivity(drawn, known, ["hparam_depth"])
+    assert found["draws"].to_list() == [1, 2]
+    kept = known.filter(~pl.col("excluded"))
+    for row in found.iter_rows(named=True):
+        of_models, told = [], {0: [], 1: []}
+        for one in kept.iter_rows(named=True):
+            own = drawn.filter(cell=one["cell"], run_index=one["run_index"], draws=row["draws"])
+            of_models.append(own["gi"].to_list())
+        for run, values in told.items():
+            models = kept.filter(run_index=run)
+            for sample in range(row["n_samples"]):
+                score = [
+                    drawn.filter(cell=cell, run_index=run, draws=row["draws"], sample=sample)["gi"][
+                        0
+                    ]
+                    for cell in models["cell"]
+                ]
+                given = {"depth": models["hparam_depth"].to_numpy()}
+                values.append(cmi(np.array(score), models["gap"].to_numpy(), given).cmi)
+        assert row["n_models"] == len(of_models) == 31
+        assert row["n_corpora"] == 2
+        assert row["n_pairs"] == 10 * row["draws"]
+        assert row["cmi"] == pytest.approx(np.mean([np.mean(v) for v in told.values()]))
+        if row["draws"] == 2:
+            assert (row["n_samples"], row["gi_sd"], row["cmi_sd"]) == (1, None, None)
+            continue
+        assert row["n_samples"] == 3
+        assert row["gi_sd"] == pytest.approx(
+            np.sqrt(np.mean([np.var(v, ddof=1) for v in of_models]))
+        )
+        assert row["cmi_sd"] == pytest.approx(
+            np.sqrt(np.mean([np.var(v, ddof=1) for v in told.values()]))
+        )
+
+
+def test_spectra_of_runs_are_described_and_compared_by_the_largest_value():
+    rng = np.random.default_rng(1)
+    values = np.sort(rng.gamma(4, size=(5, 200, 3)), axis=2)[..., ::-1].copy()
+    values[3, :100] += 3  # unlike the others
+    values[4, :20] = np.nan
+    halves = disjoint_halves(generator(0, "spectra", "d", 0), 200, 20)
+    runs = pl.DataFrame({"run_index": [*range(5)]})
+    found = spectra(values, runs, halves, 0.05)
+    assert found.height == 15
+    delta = dkw_threshold(100, 0.05)
+    for row in found.iter_rows(named=True):
+        own = values[row["run_index"], :, row["rank"] - 1]
+        known = own[np.isfinite(own)]
+        assert row["n_points"] == known.size
+        for name, share in (("q05", 0.05), ("median", 0.5), ("q95", 0.95)):
+            assert row[name] == pytest.approx(np.quantile(known, share))
+        assert row["mean"] == pytest.approx(known.mean())
+        if row["rank"] > 1 or row["run_index"] == 4:
+            assert (row["alpha_hat"], row["delta"]) == (None, None)
+            continue
+        others = [run for run in range(4) if run != row["run_index"]]
+        levels = [
+            smallest_trimming_level(
+                values[row["run_index"], candidate > 0, 0],
+                values[others][:, reference > 0, 0].ravel(),
+                delta,
+            )
+            for candidate, reference in zip(halves.candidate, halves.reference, strict=True)
+        ]
+        assert row["alpha_hat"] == pytest.approx(np.mean(levels))
+        assert row["delta"] == delta
+    by_run = dict(found.filter(rank=1).select("run_index", "alpha_hat").rows())
+    assert by_run[3] > 0.2 > max(by_run[0], by_run[1], by_run[2])
+    alone = spectra(values[:2], runs[:2], halves, 0.05)
+    assert alone["alpha_hat"].null_count() == alone.height

@@ -530,3 +530,78 @@ def test_a_sample_below_a_batch_is_one():
     )
     found = answers(ResponseDesign((("intra", 0),), dbi=True), of, alive)["dbi"]
     assert found[0] == pytest.approx(davies_bouldin(of.rows(np.arange(30)), of.y))
+
+
+def planted_network(n_classes, *, image):
+    torch.manual_seed(n_classes)
+    head = [torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.ReLU()]
+    head += [torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(16, n_classes)]
+    flat = [torch.nn.Linear(16, 12), torch.nn.Tanh(), torch.nn.Dropout(0.5)]
+    flat += [torch.nn.Linear(12, n_classes)]
+    network = torch.nn.Sequential(*(head if image else flat))
+    for norm in network.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(norm.running_mean)
+            torch.nn.init.uniform_(norm.running_var, 0.5, 2)
+    return network
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 30])
+@pytest.mark.parametrize("image", [False, True])
+def test_spectra_are_those_of_the_jacobian_of_each_point(n_classes, image):
+    """Beside torch.func's Jacobian of single points, and differences, in float64."""
+    network = planted_network(n_classes, image=image)  # still in training mode
+    X = np.random.default_rng(0).normal(size=(150, 16))
+    shape = (1, 4, 4) if image else (16,)
+    alive = Alive(
+        None,
+        lambda rows: network(rows).detach().numpy(),
+        encode=lambda raw: torch.tensor(raw, dtype=torch.float32).reshape(-1, *shape),
+        model=network,
+        n_continuous=None if image else 10,
+    )
+    planted = subject(X, np.zeros(150), X_test=X, y_test=np.zeros(150, np.uint16))
+    asked = ResponseDesign((), spectra=140)
+    found = answers(asked, planted, alive)
+    assert set(found) == {"points", "spectra"}
+    places = found["points"].tolist()
+    assert len(set(places)) == 140
+    assert 0 <= min(places) < max(places) < 150
+    exact = planted_network(n_classes, image=image).double().eval()
+
+    def scores(row):
+        every = exact(row.reshape(1, *shape))[0]
+        return every[1:] - every[:1] if n_classes == 2 else every - every.mean()
+
+    rows = torch.tensor(X[places].astype(np.float32), dtype=torch.float64)
+    jacobian = torch.func.vmap(torch.func.jacrev(scores))(rows).detach().numpy()
+    step = 1e-6
+    for place in (0, 139):
+        ahead, behind = (
+            np.stack([scores(rows[place] + sign * step * unit).detach().numpy() for unit in eye])
+            for eye in [torch.eye(16, dtype=torch.float64)]
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose(
+            jacobian[place], (ahead - behind).T / (2 * step), atol=1e-6, rtol=1e-5
+        )
+    jacobian = jacobian if image else jacobian[..., :10]
+    slow = np.stack([np.linalg.svd(one, compute_uv=False) for one in jacobian])
+    n = min(n_classes - 1, jacobian.shape[-1])
+    assert found["spectra"].shape == (140, n)
+    np.testing.assert_allclose(found["spectra"], slow[:, :n], rtol=2e-4, atol=2e-5)
+    assert (np.diff(found["spectra"], axis=1) <= 0).all()
+
+
+def test_a_network_without_finite_derivatives_has_no_spectrum():
+    network = planted_network(3, image=False)
+    with torch.no_grad():
+        network[0].weight[0, 0] = math.nan
+    X = np.ones((6, 16))
+    alive = Alive(
+        None, lambda rows: rows, encode=lambda raw: torch.tensor(raw).float(), model=network
+    )
+    planted = subject(X, np.zeros(6), X_test=X, y_test=np.zeros(6, np.uint16))
+    found = answers(ResponseDesign((), spectra=100), planted, alive)
+    assert found["points"].tolist() == [*range(6)]
+    assert np.isnan(found["spectra"]).all()

@@ -11,7 +11,10 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
+from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
 from manyseed.analysis.questions.howmany import Decision, decide
+from manyseed.jobs.datasets.info import dataset_id
 from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.plans.plan import Plan
@@ -271,3 +274,68 @@ def test_a_cell_grows_until_all_ensembles_are_close(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=said):
             sweep.howmany_until(**options)
+
+
+def test_a_cell_grows_until_its_mean_alpha_hat_is_known(tmp_path: Path) -> None:
+    """RKS, section V-A, of single runs: blocks are compared within, beside a loop over them."""
+    text = ALIKE.replace("repeats = 1", "repeats = 2").replace("resamples = 4", "resamples = 3")
+    text = text.replace("[0.5]", "[20]")
+    sweep = Sweep.plan(write(tmp_path / "mean.toml", text), tmp_path / "sweep")
+    told: list[str] = []
+    asked = {"metric": "alpha_hat_mean", "block": 3}
+    found = sweep.howmany_until(0.0148, most=42, workers=2, tell=told.append, **asked)
+    (grown, same) = found
+    assert same.state == "identical"
+    assert grown.state == "enough"
+    assert grown.planned == grown.decision.runs > 24
+    assert "up to 24 on each test set" in told[0]
+    runs = sweep.runs("blobs", "lr-sgd")
+    finished = sweep.results["runs"].filter(cell=0)
+    n_side, n_blocks = 200, grown.decision.runs // 3
+    means = np.zeros(n_blocks)
+    for repeat in range(2):
+        bits = generator(3, "alpha_hat", dataset_id(Plan.read(sweep.paths).cell(0).dataset), repeat)
+        halves = disjoint_halves(bits, 400, 3)
+        key = np.stack([np.asarray(runs[name]) for name in ("cell", "repeat_index", "run_index")])
+        for block in range(n_blocks):
+            rows = [
+                int(np.flatnonzero((key == [[0], [repeat], [run]]).all(axis=0))[0])
+                for run in range(3 * block, 3 * block + 3)
+            ]
+            values = np.stack([np.asarray(runs.margin[row]).reshape(-1) for row in rows])
+            levels = [
+                smallest_trimming_level(
+                    values[one, candidate > 0],
+                    np.delete(values, one, axis=0)[:, reference > 0].ravel(),
+                    dkw_threshold(n_side, 0.01),
+                )
+                for one in range(3)
+                for candidate, reference in zip(halves.candidate, halves.reference, strict=True)
+            ]
+            means[block] += np.mean(levels) / 2
+    assert means.min() > 0
+    decided = decide(means, 0.0148, first=8, block=1)
+    assert finished.height == 2 * 3 * n_blocks
+    assert grown.decision.mean == pytest.approx(decided.mean)
+    assert grown.decision.low == pytest.approx(decided.low)
+    assert grown.decision.enough == 3 * decided.enough
+    assert f"mean α̂ {decided.mean:.4f} ± {decided.half_width:.2g} over seeds, on 2 t" in grown.words
+    assert "Each run is compared with the 2 others of its block." in grown.words
+    assert recorded(sweep.paths).asked.words == "mean α̂ ± 0.0148 at 95 %, blocks of 3"
+    parts = len(sweep.paths.parts())
+    code, text = inside(
+        "howmany", sweep.directory, "--until", "0.0148", "--metric", "alpha_hat_mean",
+        "--block", 3, "--most", 42, "-n", "--json",
+    )  # fmt: skip
+    assert code == 0, text
+    value = json.loads(text)
+    assert value["runs_added_next"] == 0
+    assert value["cells"][0]["decision"]["enough"] == grown.decision.enough
+    assert len(sweep.paths.parts()) == parts
+    for options, said in (
+        ({"half_width": 0.1, "block": 2}, "from 3 to"),
+        ({"half_width": 0.1, "block": 30}, "from 240 to"),
+        ({"half_width": 1.0, "block": 3}, "above 0 and below 1"),
+    ):
+        with pytest.raises(UserError, match=said):
+            sweep.howmany_until(metric="alpha_hat_mean", **options)

@@ -224,7 +224,7 @@ class Status(TypedDict):
     jobs: dict[str, list[str]]  # SLURM jobs by the state of their tasks, such as ``77_[0-2]``
     each_task: list[TaskStatus]
     workers: int  # training processes
-    runs_per_hour: float  # the current rate
+    runs_per_hour: float  # the rate of `seconds_left`, or without it, the rate so far
     seconds_left: float | None  # none if nothing trains, or all that does was asked to stop
     stopping: int  # tasks that run, or wait, but were asked to stop
     submissions: list[SubmissionStatus]
@@ -285,6 +285,7 @@ def status(paths: SweepPaths) -> Status:
     ]
     stopping = sum(asked for asked, _ in alive)
     goes_on = any(not asked and task.state == "running" for asked, task in alive)
+    left = seconds_left(paths, state, running) if workers and goes_on else None
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
@@ -314,8 +315,8 @@ def status(paths: SweepPaths) -> Status:
             _task(one, task) for one, states in zip(listed, tasks, strict=True) for task in states
         ],
         "workers": workers,
-        "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
-        "seconds_left": _seconds_left(paths, state, running) if workers and goes_on else None,
+        "runs_per_hour": _runs_per_hour(state.counts["missing"], left, running),
+        "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
         "problems": [
@@ -337,11 +338,6 @@ def status(paths: SweepPaths) -> Status:
         "outdated": [*filter(None, late)],
         "next": [in_words(step) for step in steps],
     }
-
-
-def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
-
-    return seconds_left(paths, state, running)
 
 
 def _damage(paths: SweepPaths) -> str:
@@ -418,8 +414,12 @@ def _foreign(file: Path) -> str:
     )
 
 
-def _runs_per_hour(attempt: Attempt) -> float:
-    return 3600 * attempt.n_done / max(1.0, time.time() - attempt.started)
+def _runs_per_hour(missing: int, left: float | None, running: Sequence[Attempt]) -> float:
+    """Return the rate at which the missing runs take `left` seconds, or else the rate so far."""
+    if missing and left:
+        return round(3600 * missing / left, 1)
+    now = time.time()
+    return round(sum(3600 * one.n_done / max(1.0, now - one.started) for one in running), 1)
 
 
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> SubmissionStatus:

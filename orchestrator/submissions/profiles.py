@@ -15,7 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from manyseed.orchestrator.errors import UserError, refused, unknown_key
+from manyseed.jobs.checks import paths_near
+from manyseed.orchestrator.errors import UserError, meant, refused, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.slurm import Refused, available
 from manyseed.slurm.profile import Profile, UnknownOption, find_profile, read_profile, user_folder
@@ -53,6 +54,8 @@ def read(name: str, key: str = "--cluster") -> Profile:
         file = find_profile(name)
     except Refused as error:
         remedy = None if error.allowed else "create one: manyseed cluster init"
+        if "/" in name or name.endswith(".toml"):
+            remedy = "\n  ".join(filter(None, (meant(paths_near(Path(name))), remedy)))
         if name == TESTCLUSTER:
             remedy = "the test cluster is not running: manyseed cluster test start"
         raise refused(error, key=key, remedy=remedy) from None

@@ -10,21 +10,31 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """What a paper cites: authors as words list them, and its number on arXiv if it is there."""
+    """What a paper cites: authors as words list them, and its number on arXiv if it is there.
+
+    Otherwise the journal with its volume, and the DOI if it has one.
+    """
 
     authors: str
     title: str
     year: int | None = None
     arxiv: str = ""
+    journal: str = ""
+    doi: str = ""
     note: str = ""  # of this software, as no other is cited
     cited_for: str = ""  # quantities that the study defines
 
     @property
     def text(self) -> str:
         """The entry of a bibliography."""
-        doi = f"doi:10.48550/arXiv.{self.arxiv}" if self.arxiv else self.note
+        doi = f"doi:{self._doi}" if self._doi else self.note
         year = str(self.year) if self.year else ""
-        return f"{self.authors}: {', '.join(filter(None, (self.title, year, doi)))}"
+        parts = (self.title, self.journal, year, doi)
+        return f"{self.authors}: {', '.join(filter(None, parts))}"
+
+    @property
+    def _doi(self) -> str:
+        return f"10.48550/arXiv.{self.arxiv}" if self.arxiv else self.doi
 
     @property
     def short(self) -> str:
@@ -42,15 +52,16 @@ class Citation:
         from importlib.metadata import version
 
         names = " and ".join(self._names).replace(" et al.", " and others")
-        authors = names if self.arxiv else f"{{{self.authors}}}"
+        authors = f"{{{self.authors}}}" if self.note else names
         facts: dict[str, Any] = {"author": authors, "title": f"{{{self.title}}}"}
         note = self.note and f"{self.note}, version {version('manyseed')}"
         facts |= {"year": self.year, "note": note}
         if self.arxiv:
-            doi = f"10.48550/arXiv.{self.arxiv}"
-            facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv", "doi": doi}
+            facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv"}
+        facts |= {"journal": self.journal, "doi": self._doi}
         lines = (f"  {name} = {{{value}}},\n" for name, value in facts.items() if value)
-        return f"@misc{{{key},\n{''.join(lines)}}}\n"
+        kind = "article" if self.journal else "misc"
+        return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
 
 
 STUDIES = {

@@ -252,16 +252,33 @@ def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) ->
         )
         for node, reason in intent.excluded.items():
             say(f"Excluded {node}: {reason}")
-    say_kept(sweep)
+    say_kept(sweep, failed=failed)
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
     say_next("Watch", "status", sweep.directory, "--watch")
 
 
-def say_kept(sweep: Sweep) -> None:
-    """Say how many runs are finished, if any: they are never trained again."""
-    counts = sweep.survey().counts
-    if finished := counts["done"] + counts["copy"]:
-        say(f"{finished:,} of {counts['runs']:,} runs are kept.")
+def say_kept(sweep: Sweep, *, failed: bool = False) -> None:
+    """Say how many runs are finished, which are never trained again, and why others are not.
+
+    `failed`: whether those that failed are trained again. Nothing is said of a first submission.
+    """
+    from manyseed.orchestrator.tasks.attempts import rows_set_back
+
+    state = sweep.survey()
+    finished = state.counts["done"] + state.counts["copy"]
+    if not finished and len(sweep.submissions()) < 2:
+        return
+    say(f"{finished:,} of {state.counts['runs']:,} runs are kept.")
+    back = rows_set_back(sweep.paths)
+    runs = state.with_state("missing").select("group", "row").iter_rows()
+    again = sum(row in back.get(group, ()) for group, row in runs)
+    others = {
+        "set back by a repair": again,
+        "not finished before": state.counts["missing"] - again,
+        "failed" if failed else "failed, for which --failed is needed": state.counts["failed"],
+    }
+    if told := ", ".join(f"{n:,} {why}" for why, n in others.items() if n):
+        say(f"The others: {told}.")
 
 
 def say_gpu(submission: Submission) -> None:

@@ -73,6 +73,8 @@ def next_steps(
         yield "Tracebacks", ("logs", directory, "--failed")
     if runs["missing"] and set(tasks) & {"waiting", "running", "unknown"}:
         yield "Watch", ("status", directory, "--watch")
+        if not {*tasks} & {"waiting", "running"} and (elsewhere := on_cluster(paths)):
+            yield "Or continue with", ("resume", directory, *elsewhere)  # its cluster is gone
         if stopping:
             yield _training(paths, submitted=True, cells=cells)
         return

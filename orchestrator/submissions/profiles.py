@@ -93,15 +93,22 @@ def needed(last: Intent | None) -> str | None:
     """Return what `AUTO` must be replaced by on this machine.
 
     The first of the user's profiles. None if it names a place to train, or if there is no profile:
-    the refusal says how to make one. A test cluster is for trying SLURM, and never proposed.
+    the refusal says how to make one. A test cluster is for trying SLURM, and never proposed; where
+    runs were last submitted to one that is gone, they go on here.
 
     `last`: the latest submission.
     """
     try:
         _automatic(last)
     except UserError:
-        return next(iter(own_names()), None)
+        there = LOCAL if is_gone(last) and last and last.cluster == TESTCLUSTER else None
+        return next(iter(own_names()), there)
     return None
+
+
+def is_gone(last: Intent | None) -> bool:
+    """Return whether the runs were last submitted to a cluster of which there is no profile."""
+    return last is not None and last.cluster != LOCAL and own_profile(last) is None
 
 
 def is_login_node(last: Callable[[], Intent | None]) -> bool:

@@ -695,3 +695,22 @@ def test_code_of_ones_own_is_not_tried_to_rebuild_a_plan(tmp_path: Path) -> None
     with pytest.raises(DamagedFile, match="is not the code that was planned"):
         sweep.verify(repair=True)
     assert not (tmp_path / "tried").exists()
+
+
+def test_resume_says_what_a_repair_left_to_train(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.orchestrator.store.encoding.ATTEMPTS", 1)
+    shutil.rmtree(copy.paths.journals)
+    group = list_groups(copy.paths.store)[0]
+    file = group.file(group.spec.array("score"), 0)
+    file.write_bytes(b"lost")
+    found = copy.verify(repair=True)
+    back = found["runs_set_back"]
+    assert back > 0
+    code, said = inside("resume", copy.directory, "--cluster", "local")
+    assert code == 0, said
+    assert f"{64 - back} of 64 runs are kept.\nThe others: {back} set back by a repair.\n" in said
+    assert f"Submitted {back} runs to " in said
+    copy.wait()
+    assert copy.status()["runs"]["missing"] == 0

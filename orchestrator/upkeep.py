@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -136,14 +135,11 @@ def _wrong_files(paths: SweepPaths) -> tuple[dict[Path, str], int]:
     """Return which files of the plan are wrong, and why; and the number of the last part."""
     parts = {file for file in (*paths.parts(), *paths.marked_files()) if file.suffix == ".parquet"}
     last = max([1, *(int(file.stem) for file in parts)])
-    readers: dict[Path, Callable[[], object]] = {
-        file: partial(read_parquet, file)
-        for file in (paths.cells, *(paths.part(number + 1) for number in range(last)))
-    }
+    files = [paths.cells, *(paths.part(number + 1) for number in range(last)), paths.groups]
     wrong = {}
-    for file, read in (*readers.items(), (paths.groups, partial(Groups.read, paths))):
+    for file in files:
         try:
-            read()
+            Groups.read(paths) if file == paths.groups else read_parquet(file)
         except FileNotFoundError:
             wrong[file] = "is absent"
         except DamagedFile as error:
@@ -155,7 +151,7 @@ def _wrong_files(paths: SweepPaths) -> tuple[dict[Path, str], int]:
             specs.require_planned(plan, paths)
         except DamagedFile as error:
             file = Path(error.file)
-            if file in (*readers, paths.groups, paths.part(last + 1)):
+            if file in (*files, paths.part(last + 1)):
                 wrong[file] = error.reason
                 last += file == paths.part(last + 1)
     return wrong, last
@@ -203,7 +199,8 @@ def _require_same(paths: SweepPaths, plan: Plan, specs: Groups) -> None:
         raise DamagedFile(paths.journals / name, "holds runs of another plan")
     specs.require_planned(plan, paths)
     differing = [*wrong_descriptions(paths, plan, specs)]
-    groups = [one for spec in specs.specs if (one := find_group(paths.store, spec)) is not None]
+    found = [find_group(paths.store, spec) for spec in specs.specs]
+    groups = [group for group in found if group is not None]
     differing += [] if differing else [*wrong_coordinates(plan, groups)]
     for path in differing:
         raise DamagedFile(paths.store / path, "holds runs of another plan, or is damaged, too")

@@ -45,8 +45,8 @@ def model_table(model: str) -> dict[str, object]:
         return {_named(model): model}
     path = Path(model)
     if not path.is_file():
-        files = [each for each in paths_near(path) if Path(each).is_file()]
-        remedy = meant(files) if path.suffix else ""
+        near = [each for each in paths_near(path) if Path(each).is_file()]
+        remedy = meant(near) if path.suffix else ""
         remedy = remedy or (
             f'a script, "module:name", or a classifier: {nearest(model, classifiers.names())}'
         )

@@ -50,6 +50,8 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
 
 def read(name: str, key: str = "--cluster") -> Profile:
     """Return the profile with a name or file that the user gave as `key`."""
+    if name == TESTCLUSTER and _has_ended():
+        raise UserError("is not running", key=key, value=name, remedy=_START)
     try:
         file = find_profile(name)
     except Refused as error:
@@ -57,7 +59,7 @@ def read(name: str, key: str = "--cluster") -> Profile:
         if "/" in name or name.endswith(".toml"):
             remedy = "\n  ".join(filter(None, (meant(paths_near(Path(name))), remedy)))
         if name == TESTCLUSTER:
-            remedy = "the test cluster is not running: manyseed cluster test start"
+            remedy = _START
         raise refused(error, key=key, remedy=remedy) from None
     try:
         return read_profile(file)
@@ -185,14 +187,22 @@ def _automatic(last: Intent | None) -> Profile | None:
     )
 
 
+_START = "the test cluster is not running: manyseed cluster test start"
 _BY_NAME = f"\n  to try it on the test cluster: --cluster {TESTCLUSTER}"
 _WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
 _HERE = f"\n  to train on this machine all the same: --cluster {LOCAL}"
 
 
 def _names() -> list[str]:
-    """Return the names of the profiles in the user's own folder."""
-    return sorted(file.stem for file in user_folder().glob("*.toml"))
+    """Return the names of the profiles in the user's own folder, without a test cluster's that ended."""
+    names = sorted(file.stem for file in user_folder().glob("*.toml"))
+    return [name for name in names if name != TESTCLUSTER or not _has_ended()]
+
+
+def _has_ended() -> bool:
+    from manyseed.slurm.testcluster import TestCluster  # seldom needed
+
+    return TestCluster.has_ended()
 
 
 def _given() -> Path:

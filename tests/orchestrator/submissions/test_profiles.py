@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from manyseed.orchestrator.submissions.profiles import choose, needed, own_profi
 from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission, last_intent
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.slurm.processes import fingerprint
 from manyseed.slurm.profile import read_profile, user_folder
+from manyseed.slurm.testcluster import TestCluster
 from tests.orchestrator.conftest import QUICK, command, inside, write
 from tests.orchestrator.damage import as_on_a_cluster
 
@@ -234,6 +237,29 @@ def test_a_users_own_profile_of_that_name_is_asked(login: Path) -> None:
     assert asked(login)[-1] == f"scontrol conf={conf}"
     assert "SLURM_CONF" not in os.environ
     assert submission.tasks()[0].note in ("never submitted", ELSEWHERE)
+
+
+def test_a_test_cluster_of_which_nothing_runs_is_none(login: Path) -> None:
+    cluster = TestCluster(login / "cluster")
+    profile_of("testcluster", folder=cluster.folder)
+    cluster.register()
+    last = replace(OTHERS, cluster="testcluster")
+    for _ in ("after a reboot", "after its folder was removed"):
+        assert own_profile(last) is None
+        assert needed(last) == "local"
+        for asked in ("auto", "testcluster"):
+            with pytest.raises(UserError) as refused:
+                choose(asked, last=last)
+            assert "--cluster testcluster" not in str(refused.value)
+        assert "the test cluster is not running: manyseed cluster test start" in str(refused.value)
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+    (cluster.folder / "run").mkdir(parents=True)
+    profile_of("testcluster", folder=cluster.folder)
+    (cluster.folder / "run" / "slurmd-1.process").write_text(fingerprint(os.getpid()))
+    assert own_profile(last) is not None
+    chosen = choose("auto", last=last)
+    assert chosen is not None
+    assert chosen.name == "testcluster"
 
 
 @pytest.mark.parametrize("name", ["testcluster", "theirs"])

@@ -194,7 +194,7 @@ _HERE = f"\n  to train on this machine all the same: --cluster {LOCAL}"
 
 
 def _names() -> list[str]:
-    """Return the names of the profiles in the user's own folder, without a test cluster's that ended."""
+    """Return the names of the user's profiles, without that of a test cluster that has ended."""
     names = sorted(file.stem for file in user_folder().glob("*.toml"))
     return [name for name in names if name != TESTCLUSTER or not _has_ended()]
 

@@ -703,8 +703,7 @@ def test_resume_says_what_a_repair_left_to_train(
     monkeypatch.setattr("manyseed.orchestrator.store.encoding.ATTEMPTS", 1)
     shutil.rmtree(copy.paths.journals)
     group = list_groups(copy.paths.store)[0]
-    predicted = next(array for array in group.spec.arrays if array.role == "prediction")
-    group.file(predicted, 0).write_bytes(b"lost")
+    group.file(group.spec.array("margin"), 0).write_bytes(b"lost")
     found = copy.verify(repair=True)
     back = found["runs_set_back"]
     assert back > 0

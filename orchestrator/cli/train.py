@@ -437,8 +437,8 @@ def run(
                 "Press Ctrl-C again to end them, too; they will be trained again."
             )
             _stop(sweep)
-            counts = sweep.survey().counts
-            say(f"{counts['done'] + counts['copy']:,} of {counts['runs']:,} runs are kept.")
+            now = sweep.survey().counts
+            say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are kept.")
             if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
                 say(f"The jobs on {places} continue, without this terminal.")
                 say_next("Stop them", "cancel", directory)

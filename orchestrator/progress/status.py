@@ -20,7 +20,7 @@ from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.stacks import choices
-from manyseed.orchestrator.progress.watch import summed
+from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.groups import find_group
@@ -317,7 +317,7 @@ def status(paths: SweepPaths) -> Status:
             _task(one, task) for one, states in zip(listed, tasks, strict=True) for task in states
         ],
         "workers": workers,
-        "runs_per_hour": _runs_per_hour(state.counts["missing"], left, running),
+        "runs_per_hour": runs_per_hour(state.counts["missing"], left, running),
         "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
@@ -414,14 +414,6 @@ def _foreign(file: Path) -> str:
         f"{file} holds runs of another sweep, which do not count here: move it to "
         "tasks/journals of the sweep that it belongs to"
     )
-
-
-def _runs_per_hour(missing: int, left: float | None, running: Sequence[Attempt]) -> float:
-    """Return the rate at which the missing runs take `left` seconds, or else the rate so far."""
-    if missing and left:
-        return round(3600 * missing / left, 1)
-    now = time.time()
-    return round(sum(3600 * one.n_done / max(1.0, now - one.started) for one in running), 1)
 
 
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> SubmissionStatus:

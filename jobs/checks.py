@@ -58,6 +58,26 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
+def paths_near(path: Path) -> list[str]:
+    """Return the paths that exist and are most like one that does not: one of its names differs."""
+    wrong = path
+    while wrong.parent != wrong and not wrong.parent.exists():
+        wrong = wrong.parent
+    try:
+        names = sorted(one.name for one in wrong.parent.iterdir() if one.name[0] != ".")
+    except OSError:
+        return []
+    rest = path.relative_to(wrong)
+    near = [wrong.with_name(name) / rest for name in similar(wrong.name, names) if wrong.name]
+    return [str(one) for one in near if one.exists() and one != path]
+
+
+def did_you_mean_path(path: Path) -> str:
+    """Return the question of `did_you_mean` for a file or folder that does not exist."""
+    near = " or ".join(paths_near(path))
+    return f"; did you mean {near}?" if near else ""
+
+
 def spelling(text: str) -> str:
     """Return a text as it is read: composed (NFC), with single blanks, without invisible marks."""
     if text.isascii():

@@ -320,7 +320,7 @@ class DamagedFile(UnavailableError):
     """A file of a sweep directory is not as it was written.
 
     `reason`: what is wrong with it. `remedy`: what to do about it; by default, restore it from a
-    copy.
+    copy, or rebuild what the sweep's file tells.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class DamagedFile(UnavailableError):
         remedy: str | None = None,
     ) -> None:
         self.file, self.reason = file, reason
-        self.remedy = remedy or "restore it from a copy of the sweep"
+        self.remedy = remedy or _restoring(Path(file))
         super().__init__(f"{file}: {reason}\n  {self.remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -340,6 +340,18 @@ class DamagedFile(UnavailableError):
     def facts(self) -> dict[str, object]:
         """File, what is wrong with it, and what to do."""
         return {"file": str(self.file), "problem": self.reason, "remedy": self.remedy}
+
+
+RESTORE = "restore it from a copy of the sweep"
+_OF_PLAN = re.compile(r"cells\.parquet|groups\.json|[0-9]{4}\.parquet")
+
+
+def _restoring(file: Path) -> str:
+    """Return what to do about a damaged file."""
+    if file.parent.name == "plan" and _OF_PLAN.fullmatch(file.name):
+        rebuild = command("verify", file.parent.parent, "--repair")
+        return f"rebuild it from sweep.toml: {rebuild}; or {RESTORE}"
+    return RESTORE
 
 
 class StoreError(UnavailableError):

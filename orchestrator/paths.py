@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from manyseed.orchestrator.errors import DamagedFile, UserError, command
+from manyseed.jobs.checks import paths_near
+from manyseed.orchestrator.errors import DamagedFile, UserError, command, meant
 
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 """Suffixes of names below ``tasks/journals`` and ``tasks/leases``."""
@@ -216,6 +217,14 @@ class SweepPaths:
         """Whether the directory holds a plan and a sweep file."""
         return self.cells.is_file() and self.sweep_file.is_file()
 
+    @property
+    def lost(self) -> Path | None:
+        """Which of the two is gone; None if both are there, or if this was no sweep."""
+        if self.cells.is_file():
+            return None if self.sweep_file.is_file() else self.sweep_file
+        was = self.parts() or self.store.is_dir() or self.submissions()
+        return self.cells if was and self.sweep_file.is_file() else None
+
 
 def recipe_file(folder: Path, number: int) -> Path:
     """Return the file of a recipe in its folder."""
@@ -231,14 +240,14 @@ def open_sweep(directory: Path) -> SweepPaths:
     """Return the paths of an existing sweep."""
     paths = SweepPaths(directory)
     if not directory.exists():
-        raise UserError(
-            "there is no such directory",
-            file=directory,
-            remedy=f"make it with: {command('plan', 'SWEEP.toml', '--out', directory)}",
-        )
-    if not paths.is_sweep and paths.parts():
-        raise DamagedFile(paths.cells, "is absent, though parts of the plan exist")
-    if not paths.is_sweep:
+        make = f"make it with: {command('plan', 'SWEEP.toml', '--out', directory)}"
+        near = meant([one for one in paths_near(directory) if SweepPaths(Path(one)).is_sweep])
+        remedy = f"{near} Else {make}" if near else make
+        raise UserError("there is no such directory", file=directory, remedy=remedy)
+    if paths.lost == paths.sweep_file:
+        raise DamagedFile(paths.sweep_file, "is absent")
+    # whoever reads a plan without cells says that they are absent; a repair rebuilds them
+    if not paths.is_sweep and paths.lost != paths.cells:
         hint = "plan a sweep file with: manyseed plan SWEEP.toml --out DIR"
         raise UserError("not a sweep directory", file=directory, remedy=hint)
     return paths

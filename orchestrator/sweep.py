@@ -643,8 +643,9 @@ class Sweep:
     ) -> Verified:
         """Check every finished run, in store and journals; with `repair`, repair what is wrong.
 
-        Whatever can be derived is rebuilt: coordinates and descriptions from the plan, test sets
-        from the data, checksums from predictions. Runs are restored from journals, and set back to
+        Whatever can be derived is rebuilt: a lost plan from the sweep's file if all else was made
+        for it, coordinates and descriptions from the plan, test sets from the data, checksums from
+        predictions. Runs are restored from journals, and set back to
         missing only if no journal holds them.
 
         Parameters

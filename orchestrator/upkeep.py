@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +16,14 @@ import polars as pl
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.disk.parquet import read_parquet
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.records import locked, require_same_plan
 from manyseed.orchestrator.errors import (
+    RESTORE,
     DamagedFile,
     DamagedShard,
+    ManyseedError,
     StoreError,
     UnavailableError,
     UserError,
@@ -33,7 +39,8 @@ from manyseed.orchestrator.plans.layout import (
     wrong_coordinates,
     wrong_descriptions,
 )
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import Plan, mark, marker, write_plan
+from manyseed.orchestrator.plans.planning import planned_again
 from manyseed.orchestrator.provenance import read_recipe
 from manyseed.orchestrator.store.compact import Compaction, publish_free
 from manyseed.orchestrator.store.compact import compact as compact_store
@@ -89,19 +96,134 @@ def verify(
         return _verified(paths, Plan.read(paths), progress, repair=False)
     with locked(paths.lock, "repairing"):  # nobody plans or creates groups meanwhile
         require_rest(LeaseWatch(paths.leases))
-        return _verified(paths, Plan.read(paths), progress, repair=True)
+        rebuilt = _rebuilt_plan(paths)
+        return _verified(paths, Plan.read(paths), progress, rebuilt, repair=True)
+
+
+def _rebuilt_plan(paths: SweepPaths) -> list[Finding]:
+    """Write again what is lost or damaged of the plan, if its sweep file certainly tells it.
+
+    What is planned again must be what all that is left was made for: the rest of the plan, the
+    submissions, the journals and the store. Each file appears whole, so a repetition goes on.
+    """
+    wrong, last = _wrong_files(paths)
+    if not wrong:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        made = SweepPaths(Path(folder))
+        try:
+            _plan_again(paths, made, wrong, last)
+            plan, specs = Plan.read(made), Groups.read(made)
+            specs.require_of(plan, made)
+            _require_same(paths, plan, specs)
+        except (ManyseedError, FileNotFoundError) as error:
+            why = str(error).replace(f"{made.directory}/", "").replace("\n", " ")
+            file, reason = next(iter(wrong.items()))
+            reason += f", and cannot be rebuilt from {paths.sweep_file.name}: {why}"
+            raise DamagedFile(file, reason, RESTORE) from None
+        for file in reversed(wrong):  # cells last: without them there is no sweep to go on with
+            file.parent.mkdir(exist_ok=True)
+            place(file, (made.directory / file.relative_to(paths.directory)).read_bytes())
+    mark(paths)
+    return [
+        Finding(file.relative_to(paths.directory).as_posix(), f"{reason}; rebuilt from sweep.toml")
+        for file, reason in wrong.items()
+    ]
+
+
+def _wrong_files(paths: SweepPaths) -> tuple[dict[Path, str], int]:
+    """Return which files of the plan are wrong, and why; and the number of the last part."""
+    parts = {file for file in (*paths.parts(), *paths.marked_files()) if file.suffix == ".parquet"}
+    last = max([1, *(int(file.stem) for file in parts)])
+    files = [paths.cells, *(paths.part(number + 1) for number in range(last)), paths.groups]
+    wrong = {}
+    for file in files:
+        try:
+            Groups.read(paths) if file == paths.groups else read_parquet(file)
+        except FileNotFoundError:
+            wrong[file] = "is absent"
+        except DamagedFile as error:
+            wrong[file] = error.reason
+    if not wrong:  # each is whole, but they may not be of one plan
+        try:
+            plan = Plan.read(paths)
+            (specs := Groups.read(paths)).require_of(plan, paths)
+            specs.require_planned(plan, paths)
+        except DamagedFile as error:
+            file = Path(error.file)
+            if file in (*files, paths.part(last + 1)):
+                wrong[file] = error.reason
+                last += file == paths.part(last + 1)
+    return wrong, last
+
+
+def _plan_again(paths: SweepPaths, made: SweepPaths, wrong: Collection[Path], last: int) -> None:
+    """Write the plan into another folder: what is left of it, and what the sweep file tells."""
+
+    def keep(*others: str) -> None:
+        gone = {*(file.name for file in wrong), *others}
+        if paths.plan.is_dir():
+            shutil.copytree(paths.plan, made.plan, ignore=lambda *_: gone, dirs_exist_ok=True)
+
+    lost = [number + 1 for number in range(last) if paths.part(number + 1) in wrong]
+    if last > 1 and lost:
+        if lost != [last] or len(wrong) > 1:
+            raise UserError(f"it was planned {last} times, and the file tells only the last time")
+        keep(marker(paths.part(last)).name)
+        write_plan(
+            made, planned_again(paths, Plan.read(made), Groups.read(made)).after, new_part=True
+        )
+    else:
+        change = planned_again(paths, Plan.empty(), Groups())
+        plan = change.after
+        if last > 1 and paths.cells in wrong:
+            plan = _as_in_parts(plan, [read_parquet(paths.part(n + 1)) for n in range(last)])
+        change.groups.write(made)
+        write_plan(made, plan, new_part=last == 1)
+    keep()
+
+
+def _as_in_parts(plan: Plan, parts: Sequence[pl.DataFrame]) -> Plan:
+    """Return cells planned again as parts that are left added them."""
+    used = [part.select("cell", part=pl.lit(n, pl.UInt32)) for n, part in enumerate(parts, 1)]
+    first = pl.concat(used).group_by("cell").agg(pl.col("part").min())
+    cells = plan.all_cells.drop("part").join(first, on="cell", how="left").sort("cell")
+    return Plan(cells, tuple(parts), plan.dropped)
+
+
+def _require_same(paths: SweepPaths, plan: Plan, specs: Groups) -> None:
+    """Refuse a plan for which submissions, journals or rows of the store were not made."""
+    for one in submissions(paths):
+        require_same_plan(one.files.intent, one.intent.plan, plan.identity)
+    for name in JournalIndex(plan.journals(paths)).foreign:
+        raise DamagedFile(paths.journals / name, "holds runs of another plan")
+    specs.require_planned(plan, paths)
+    differing = [*wrong_descriptions(paths, plan, specs)]
+    found = [find_group(paths.store, spec) for spec in specs.specs]
+    groups = [group for group in found if group is not None]
+    differing += [] if differing else [*wrong_coordinates(plan, groups)]
+    for path in differing:
+        raise DamagedFile(paths.store / path, "holds runs of another plan, or is damaged, too")
 
 
 def _verified(
-    paths: SweepPaths, plan: Plan, progress: Callable[[int, int], None], *, repair: bool
+    paths: SweepPaths,
+    plan: Plan,
+    progress: Callable[[int, int], None],
+    rebuilt: Sequence[Finding] = (),
+    *,
+    repair: bool,
 ) -> Verified:
     """Verify; first mend what follows from the plan, so that everything else can be read."""
     specs = Groups.read(paths)
     specs.require_planned(plan, paths)  # otherwise a repair would truncate groups
     wrong_files = wrong_descriptions(paths, plan, specs, mend=repair) if plan.parts else {}
     others = [
-        Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
-        for path, files in wrong_files.items()
+        *rebuilt,
+        *(
+            Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
+            for path, files in wrong_files.items()
+        ),
     ]
     lost = lost_groups(paths, plan)
     lost_rows = {spec.number: _rows(paths, plan, spec) for spec in lost}

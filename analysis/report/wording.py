@@ -17,7 +17,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.citations import STUDIES
+from manyseed.analysis.report.citations import STUDIES, listed, tests_in_words
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, last, several
 
@@ -208,7 +208,7 @@ def methods(study: Study) -> Iterator[tuple[str, str]]:
     yield "Software", " ".join(_software(study))
     if lost := [name for name, one in study.datasets.items() if one.get("not_found")]:
         files = "their files are" if len(lost) > 1 else "its file is"
-        told = f"Rows and features of {_listed(lost)} are left out, as {files} not found from here."
+        told = f"Rows and features of {listed(lost)} are left out, as {files} not found from here."
         yield NOTE, told
 
 
@@ -233,7 +233,7 @@ def _data(study: Study) -> Iterator[str]:
     for (start, rest), names in tested.items():
         alone = len(names) == len(study.datasets) and (start != _ONE_SET or len(names) == 1)
         each = "each of " if len(names) > 1 and start == _ONE_SET else ""
-        yield start + ("" if alone else f" of {each}{_listed(names)}") + rest
+        yield start + ("" if alone else f" of {each}{listed(names)}") + rest
 
 
 _ONE_SET, _EACH_REPEAT = "The test set", "Each repeat"
@@ -310,14 +310,14 @@ def _training(study: Study) -> Iterator[str]:
         if kind in _ENCODED:
             encoded.setdefault(_ENCODED[kind], []).append(kind)
     for how, kinds in encoded.items():
-        yield f"For {_listed(kinds)}, {how}."
+        yield f"For {listed(kinds)}, {how}."
     varying = cells.filter(pl.col("runs") > 1)["vary"].cast(pl.String)
     levels = [str(one) for one in varying.unique(maintain_order=True)]
     sources = {one for level in levels for one in re.split(r"[+*]", level)}
     means = [f"{one} ({_VARIES[one]})" for one in sorted(sources) if one in _VARIES]
     if means:
-        which = f", in the combinations {_listed(levels)}" if len(levels) > 1 else ""
-        yield f"Runs that share a test set differ in {_listed(means)}{which}."
+        which = f", in the combinations {listed(levels)}" if len(levels) > 1 else ""
+        yield f"Runs that share a test set differ in {listed(means)}{which}."
         if any("*" in level for level in levels):
             yield "Where * joins them, each value of one is combined with each of the others, once."
     for axis in AXES:
@@ -328,7 +328,7 @@ def _training(study: Study) -> Iterator[str]:
         cited = " [@ashukha2020]" if axis == "ensembling" else ""
         levels = [*dict.fromkeys(_in_full(study, axis, level) for level in levels)]
         name = labelled(axis)
-        yield f"{name[:1].upper()}{name[1:]}{cited}: {_listed(levels)}."
+        yield f"{name[:1].upper()}{name[1:]}{cited}: {listed(levels)}."
         if axis == "train_fraction" or axis.startswith("perturb"):
             yield "It is drawn anew for each run."
 
@@ -378,7 +378,7 @@ def _runs(study: Study) -> Iterator[str]:
         yield f"Unfinished: {counts['runs'] - finished:,} of {counts['runs']:,} runs are missing."
     axes = [axis for axis in AXES if cells[axis].n_unique() > 1] or ["dataset", "classifier"]
     up_to = "up to " if (cells["repeats"] * cells["runs"]).sum() != counts["runs"] else ""
-    differ = f"{counted(cells.height, 'combination')} of {_listed([labelled(a) for a in axes])}"
+    differ = f"{counted(cells.height, 'combination')} of {listed([labelled(a) for a in axes])}"
     if len(axes) == 1:
         differ = f"{counted(cells.height, 'configuration')}, which differ in "
         differ += f"{labelled(axes[0])} alone"
@@ -389,7 +389,7 @@ def _runs(study: Study) -> Iterator[str]:
     each = cells.group_by("classifier").agg(n=(pl.col("repeats") * pl.col("runs")).sum())
     if each.height > 1:
         rows = each.sort(pl.col("classifier").cast(pl.String)).rows()
-        numbers = _listed([f"{n:,} of {name}" for name, n in rows])
+        numbers = listed([f"{n:,} of {name}" for name, n in rows])
         yield f"Planned runs by classifier: {up_to}{numbers}."
     copies = counts["copy"]
     same = f", {copies:,} of them copies, as nothing that varies reaches the fit" if copies else ""
@@ -422,6 +422,7 @@ def _evaluation(study: Study) -> Iterator[str]:
     over = "test sets" if sets > 1 else "the runs of the single test set"
     yield f"Intervals of means are 95 % t intervals over {over}."
     yield "Standard deviations between seeds are pooled within repeats."
+    yield from tests_in_words(study.cells, sets, study.has)
     _, *notes = conventions(study.tables, study.options)
     # without what explains marks of the page, and columns of tables
     small = (study.tables.repeats["delta"] > study.options.close).all()
@@ -452,13 +453,13 @@ def _software(study: Study) -> Iterator[str]:
     for package in _computing(study):
         name = next((one for one in told if one.removesuffix("-cpu") == package), package)
         told[name] = f"{told.get(name, name)} [@{_PACKAGES[package]}]"
-    yield f"{own} [@manyseed]{f', with {_listed([*told.values()])}' if told else ''}."
+    yield f"{own} [@manyseed]{f', with {listed([*told.values()])}' if told else ''}."
     if study.imported:
         return
     if study.devices:
-        yield f"Trained on: {_listed(study.devices)}."
+        yield f"Trained on: {listed(study.devices)}."
     if seeds := sorted({one["seed"] for one in study.descriptions if "seed" in one}):
-        of = f"seed{'s' if len(seeds) > 1 else ''} {_listed([str(one) for one in seeds])}"
+        of = f"seed{'s' if len(seeds) > 1 else ''} {listed([str(one) for one in seeds])}"
         yield f"All random streams derive from the {of}."
 
 
@@ -480,11 +481,6 @@ def _computing(study: Study) -> list[str]:
         entry = str(of.get("estimator", "")).partition(".")[0]
         used |= {package for package in _PACKAGES if entry == package.replace("scikit-", "sk")}
     return sorted(used)
-
-
-def _listed(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _ends(column: pl.Series) -> str:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Option, Refused, expanded
+from manyseed.jobs.checks import Option, Refused, did_you_mean_path, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
@@ -82,7 +82,9 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
         return path, _digest(path)
     path = hub if weights is None else expanded(str(weights))
     if not path.is_file():
-        absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
+        absent = f"those of {backbone} are not in {hub}"
+        if weights:
+            absent = f"there is no such file{did_you_mean_path(path)}"
         get = f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict"
         if weights is None and (noted := _absent.get()) is not None:
             if (told := f"{absent}: {get}") not in noted:

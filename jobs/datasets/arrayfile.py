@@ -16,7 +16,7 @@ from zipfile import is_zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING, Refused
+from manyseed.jobs.checks import NOTHING, Refused, did_you_mean_path
 from manyseed.jobs.datasets.columns import DataColumn, classes_of
 from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.whole import sha256
@@ -107,7 +107,8 @@ def _of_npy(path: Path, wanted: Mapping[str, str]) -> Read:
         if not files[name].is_file():
             beside = sorted(file.name for file in path.parent.glob("*.npy") if file != path)
             if key == "source":
-                raise refused(path, "cannot be read: No such file or directory")
+                reason = "cannot be read: No such file or directory"
+                raise refused(path, reason + did_you_mean_path(path))
             raise Refused(key, name, "unknown file", beside)
         array = np.load(files[name], mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
@@ -121,7 +122,7 @@ def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
     import zarr  # takes half a second
 
     if not path.is_dir():
-        raise refused(path, "cannot be read: there is no such folder")
+        raise refused(path, f"cannot be read: there is no such folder{did_you_mean_path(path)}")
     files: dict[str, Path] = {}
     for key, name in wanted.items():
         place = path / name

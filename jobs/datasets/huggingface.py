@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Option, Refused, expanded
+from manyseed.jobs.checks import Option, Refused, did_you_mean_path, expanded
 from manyseed.jobs.datasets import arrayfile, imagefolder
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
@@ -156,7 +156,8 @@ def _loaded(name: str, config: str | None) -> Mapping[str, Any]:
             elif path.is_dir():
                 loaded = datasets.load_dataset(str(path), config)
             else:
-                raise _refused(name, "cannot be read: there is no such folder")
+                near = did_you_mean_path(path)
+                raise _refused(name, f"cannot be read: there is no such folder{near}")
     except Refused:
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from manyseed.jobs.checks import Option, Refused, integer
+from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
 from manyseed.jobs.datasets.columns import DataColumn, classes_of
 from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
@@ -184,7 +184,7 @@ def _is_foreign(name: str) -> bool:
 def _names(path: Path) -> list[str]:
     """Return the images in the folder's folders, sorted; refuse other files there."""
     if not path.is_dir():
-        raise refused(path, "cannot be read: there is no such folder")
+        raise refused(path, f"cannot be read: there is no such folder{did_you_mean_path(path)}")
     names = []
     for folder in sorted(path.iterdir()):
         if _is_foreign(folder.name):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING, Option, Refused, expanded
+from manyseed.jobs.checks import NOTHING, Option, Refused, did_you_mean_path, expanded
 from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
@@ -476,6 +476,7 @@ def require_there(key: str, name: str, path: Path) -> None:
         reason = "does not exist"
         if str(path) != name:
             reason += f": there is no {path}; paths start at the working folder"
+        reason += did_you_mean_path(path if name.startswith("~") else Path(name))
         raise Refused(key, f"file:{name}" if key == "source" else name, reason) from None
     except (OSError, ValueError):  # reading it will say why
         return

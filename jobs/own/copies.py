@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, did_you_mean, did_you_mean_path
 from manyseed.jobs.own.table import command_name, entries_of
 from manyseed.jobs.whole import Taken, appearing
 
@@ -95,7 +95,8 @@ def _find_module(option: str, entry: str, roots: Sequence[Path]) -> Code:
         spec = None
     if spec is None:
         places = ", ".join(dict.fromkeys(map(str, roots)))
-        raise Refused(option, entry, f"there is no module {top}, neither installed nor in {places}")
+        absent = f"there is no module {top}, neither installed nor in {places}"
+        raise Refused(option, entry, absent + _near_module(top, roots))
     origin = Path(spec.origin) if spec.origin and spec.has_location else None
     if origin is not None and not _is_installed(top, origin):
         root = origin.parent.parent if spec.submodule_search_locations else origin.parent
@@ -140,6 +141,12 @@ def forget_modules(folder: Path) -> None:
         file = getattr(module, "__file__", None)
         if file and Path(file).is_relative_to(folder):
             del sys.modules[name]
+
+
+def _near_module(name: str, roots: Sequence[Path]) -> str:
+    files = (file for root in roots for file in (*root.glob("*.py"), *root.glob("*/__init__.py")))
+    stems = (file.parent.name if file.name == "__init__.py" else file.stem for file in files)
+    return did_you_mean(name, sorted({*stems}))
 
 
 def _names_a_file(option: str, entry: str, module: str) -> Refused:
@@ -264,7 +271,8 @@ def find_files(words: Sequence[str], patterns: Sequence[str], roots: Sequence[Pa
     script = PurePosixPath(command_name(words))
     if root is None and (script.suffix and not script.is_absolute()) and "-m" not in words:
         places = ", ".join(dict.fromkeys(map(str, roots)))
-        raise Refused("command", text, f"there is no {script} in {places}")
+        near = next(filter(None, (did_you_mean_path(root / script) for root in roots)), "")
+        raise Refused("command", text, f"there is no {script} in {places}{near}")
     if root is None and not patterns:
         return Code(None, library=words[0])
     root = root or roots[0]

@@ -21,6 +21,9 @@ LIBRARIES = (
 )
 """Packages, all of them folders, that a file of the same name on ``PYTHONPATH`` would hide."""
 
+_AFTER_SIGNALS = (129, 130, 143)  # exit codes
+_PATIENCE = 5.0  # seconds for what threads have in flight
+
 _OBJECTS = 50_000  # new ones before garbage is looked for
 _DIGITS = 6  # fewest of a terminal's size that is none
 
@@ -36,12 +39,31 @@ def entry() -> NoReturn:
     try:
         main()
     except SystemExit as end:
+        if end.code in _AFTER_SIGNALS:
+            _end_soon(int(end.code))
         if "polars" in sys.modules and _may_leave():
             from manyseed.slurm.processes import leave
 
             leave(int(end.code or 0))
         raise
     raise AssertionError("main ends by an exit")
+
+
+def _end_soon(code: int) -> NoReturn:
+    """End after a signal, which may have come while a library took a lock: it is held for good.
+
+    Threads that wait for it never end, and coroutines that it stopped complain when they are
+    taken apart.
+    """
+    import threading
+
+    from manyseed.slurm.processes import leave
+
+    late = threading.Timer(_PATIENCE, os._exit, (code,))
+    late.daemon = True
+    late.start()
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that still work
+    leave(code)
 
 
 def _may_leave() -> bool:

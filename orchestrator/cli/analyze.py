@@ -251,7 +251,7 @@ def report(
 
         manyseed report quickstart
 
-        manyseed report quickstart --output page.html
+        manyseed report quickstart --out page.html
     """
     from manyseed.orchestrator.sweep import Sweep
 
@@ -260,7 +260,7 @@ def report(
     try:
         page = sweep.report(tell=_warn, output=output)
     except StoreUnavailable as error:
-        elsewhere = command("report", directory, "--output", "FILE")
+        elsewhere = command("report", directory, "--out", "FILE")
         raise error if output else StoreUnavailable(f"{error}\n  or: {elsewhere}") from None
     say_report(page)
 

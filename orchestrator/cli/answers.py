@@ -203,7 +203,8 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
     first = [_fixed("directory", Directory)] if is_verb else []
     every = [_fixed("context", typer.Context), *first, *parameters]
-    every += [_fixed("form", _FORM, default=None), _fixed("output", _OUTPUT, default=None)]
+    every += [_fixed("form", _form(question), default=None)]
+    every += [_fixed("output", _output(question), default=None)]
     every += [_fixed("columns", _COLUMNS, default=None)]
     every += [_fixed(name, kind, default=None) for name, kind in _PAPER.items()]
     every += [_fixed(name, kind, default=False) for name, kind in (("why", Why), ("as_json", Json))]
@@ -216,20 +217,31 @@ _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
 _OPTION = typer.models.OptionInfo
-_FORM = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        "-f",
-        help="csv, markdown, latex (booktabs), json or parquet: the numbers, in rows.",
-        show_default="sentences",
-        autocompletion=complete_formats,
-    ),
-]
-_OUTPUT = Annotated[
-    Path | None,
-    written_to("Write the numbers to a file (.csv, .md, .tex, .json, .parquet).", default=...),
-]
+
+
+def _form(question: Question) -> Any:
+    what = "csv, markdown, latex (booktabs), json or parquet: the numbers, in rows."
+    if question.formats:
+        what = "latex or markdown: the text; csv, json or parquet: its sections. "
+        what += "bibtex: the entries of what the text cites."
+
+    def completed(incomplete: str) -> list[str]:
+        more = [one for one in question.formats if one.startswith(incomplete)]
+        return [*complete_formats(incomplete), *more]
+
+    found = typer.Option(
+        "--format", "-f", help=what, show_default="sentences", autocompletion=completed
+    )
+    return Annotated[str | None, found]
+
+
+def _output(question: Question) -> Any:
+    what = "Write the numbers to a file (.csv, .md, .tex, .json, .parquet)."
+    if question.formats:
+        what = "Write it to a file; its ending tells the format (.tex, .md, .bib, …)."
+    return Annotated[Path | None, written_to(what, default=...)]
+
+
 _COLUMNS = Annotated[
     str | None,
     typer.Option(

@@ -35,11 +35,9 @@ def optional(
     return typer.Option(details.pop("default", None), *flags, **details)
 
 
-def written_to(
-    meaning: str, name: str = "--output", *, metavar: str = "FILE", **details: Any
-) -> Any:
+def written_to(meaning: str, *, metavar: str = "FILE", **details: Any) -> Any:
     """Return the option for what a verb writes to."""
-    return optional(metavar, meaning, name, "-o", **details)
+    return optional(metavar, meaning, "--out", "-o", **details)
 
 
 def switch(name: str, meaning: str, *others: str) -> Any:
@@ -51,7 +49,7 @@ Directory = Annotated[Path, argument("DIR", "The sweep directory.", ...)]
 SweepToml = Annotated[Path, argument("SWEEP.toml", "The sweep file.", ...)]
 Out = Annotated[
     Path | None,
-    written_to("The sweep directory.", "--out", default=..., metavar="DIR", shown="./<name>"),
+    written_to("The sweep directory.", default=..., metavar="DIR", shown="./<name>"),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -94,6 +92,7 @@ Verb = TypeVar("Verb", bound=Callable[..., None])
 _KINDS: dict[str, Any] = {"float": float, "int": int, "bool": bool}
 _FLAGS: dict[str, dict[str, Any]] = {
     "where": {"short": "-w", "metavar": "SQL"},
+    "metric": {"short": "-m"},
     "dry_run": {"short": "-n"},
     **{name: {"metavar": "COLUMN,…"} for name in ("by", "columns")},
     "cluster": {"metavar": "NAME"},
@@ -223,7 +222,7 @@ class Command(TyperCommand):
         without_conversion(self.get_params(ctx))
         if not ctx.resilient_parsing:
             require_words(self.get_params(ctx), args)
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, [*_as_shown(self.get_params(ctx), args)])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with names of options wrapped instead of truncated."""
@@ -253,6 +252,24 @@ def require_words(parameters: Sequence[Any], words: Sequence[str]) -> None:
             remedy = "give it a value, or leave it out; is a variable of the shell not set?"
             raise UserError("is empty", key=key, remedy=remedy)
         before = word
+
+
+_TWINS = {"--output": "--out", "--where": "--only", "-w": "--only"}
+"""Other names of options, which scripts may use; the help shows one."""
+
+
+def _as_shown(parameters: Sequence[Any], words: Sequence[str]) -> Iterator[str]:
+    """Yield words with the names of options that the help shows in place of their twins."""
+    flags = {name: one for one in parameters for name in one.opts if name.startswith("-")}
+    is_value = is_over = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        is_over = is_over or (word == "--" and not is_value)
+        twin = None if name in flags or is_value or is_over else _TWINS.get(name)
+        shown = f"{twin}{equals}{value}" if twin in flags else word
+        yield shown
+        option = flags.get(shown)
+        is_value = not is_value and option is not None and not option.is_flag
 
 
 _BYTES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
@@ -347,7 +364,9 @@ Bold = Annotated[
 ]
 OwnMetrics = Annotated[
     list[str] | None,
-    optional("MODULE:FUNCTION", "A metric of your own; may be repeated.", "--metric", default=...),
+    optional(
+        "MODULE:FUNCTION", "A metric of your own; may be repeated.", "--metric", "-m", default=...
+    ),
 ]
 
 
@@ -382,7 +401,7 @@ def only_with(key: str, is_given: bool, **others: Any) -> None:
             raise UserError(f"applies only with {key}", key=flag(name), value=value)
 
 
-def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:
+def require_outside(output: Path | None, sweep: Sweep, key: str = "--out") -> None:
     """Refuse to write among the files of a sweep."""
     from manyseed.orchestrator.cli.formats import is_pipe
 

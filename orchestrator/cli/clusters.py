@@ -28,7 +28,7 @@ def init(
     name: str | None = typer.Argument(
         None, help="The profile's name.", show_default="SLURM's name of the cluster"
     ),
-    out: Path | None = written_to("The file.", "--out", shown="in ~/.config"),
+    out: Path | None = written_to("The file.", shown="in ~/.config"),
 ) -> None:
     """Ask SLURM about the cluster, and write a profile for you to complete.
 

@@ -88,7 +88,7 @@ def chosen(name: str | None, output: Path | None, more: Sequence[str] = ()) -> s
     if output.suffix not in endings:
         near = nearest(output.suffix, endings)
         raise UserError(
-            "unknown format", key="--output", value=str(output), remedy=f"{near}; or give --format"
+            "unknown format", key="--out", value=str(output), remedy=f"{near}; or give --format"
         )
     return endings[output.suffix]
 
@@ -415,7 +415,7 @@ def write_out(content: bytes, output: Path | None, name: str) -> None:
             binary.flush()
         return
     if not output.absolute().parent.is_dir():
-        raise UserError("its folder is not there", key="--output", value=str(output))
+        raise UserError("its folder is not there", key="--out", value=str(output))
     from manyseed.orchestrator.disk.placing import place
 
     place(output, content)

@@ -148,7 +148,7 @@ def example(
     name: str | None = typer.Argument(
         None, metavar="[NAME]", help="An example; without it, all are listed."
     ),
-    out: Path | None = written_to("Where to write it.", "--out", shown="NAME"),
+    out: Path | None = written_to("Where to write it.", shown="NAME"),
 ) -> None:
     """Write an example sweep file or cluster profile; or list all examples.
 

@@ -183,7 +183,7 @@ def seal(directory: Directory, as_json: Json = False, **options: Any) -> None:
 @takes("split", "where", where={"autocompletion": arguments.condition})
 def split(
     directory: Directory,
-    out: Path = written_to("The new directory.", "--out", default=..., metavar="PART"),
+    out: Path = written_to("The new directory.", default=..., metavar="PART"),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -283,9 +283,9 @@ def export(
 
     Examples:
 
-        manyseed export sweep --output sweep.zip
+        manyseed export sweep --out sweep.zip
 
-        manyseed export sweep --output labels.parquet
+        manyseed export sweep --out labels.parquet
     """
     from manyseed.orchestrator.sweep import Sweep
 
@@ -309,7 +309,7 @@ def import_(
         "[DIR] FILE…",
         "Predictions, or folders of them; before these, optionally, an import to add to.",
     ),
-    out: Path | None = written_to("The new directory.", "--out", metavar="DIR"),
+    out: Path | None = written_to("The new directory.", metavar="DIR"),
     classifier: list[str] | None = optional(
         "NAME|NAME=FILE",
         "The classifier's name; or, once for each file, a classifier and its file.",

@@ -229,7 +229,7 @@ def _nested(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
         yield from its_rows
 
 
-def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and --output") -> None:
+def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and --out") -> None:
     """Print the first rows of a frame and the columns that fit; say what is left out.
 
     `more` is printed after the number of further rows: which options show them, if any.
@@ -241,7 +241,7 @@ def print_rows(
     columns: Sequence[str],
     rows: Sequence[Sequence[object]],
     height: int,
-    more: str = "; see --limit and --output",
+    more: str = "; see --limit and --out",
     *,
     asked: bool = True,
 ) -> None:
@@ -257,7 +257,7 @@ def print_rows(
     if empty:
         say(f"Undefined here: {', '.join(empty)}", style="dim")
     if left := filled[n:]:
-        how = "; see --columns and --output" if more else ""
+        how = "; see --columns and --out" if more else ""
         say(f"No room for {', '.join(left)}{how}", style="dim")
     if height > len(rows):
         say(f"… {height - len(rows):,} more rows{more}", style="dim")

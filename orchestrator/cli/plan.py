@@ -516,7 +516,6 @@ def init(
     target: str | None = optional("COLUMN", "The classes.", shown="the likeliest"),
     out: Path | None = written_to(
         "Where to write it; the sweep takes its name.",
-        "--out",
         shown="sweep.toml, named after the data",
     ),
     named: str | None = optional(

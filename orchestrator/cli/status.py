@@ -247,7 +247,7 @@ def _training(state: Status) -> str:
         return f"Training: {workers}, until the fits in flight are finished."
     rate, left = state["runs_per_hour"], duration(state["seconds_left"])
     done = f", {rate:,.0f} runs per hour" if rate else ""
-    if not rate and not any(state["runs"][name] for name in ("done", "copy", "failed")):
+    if not any(state["runs"][name] for name in ("done", "copy", "failed")):
         done = ", no run has finished yet"
     return f"Training: {counted(state['workers'], 'process')}{done}; about {left} left."
 

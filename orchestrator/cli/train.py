@@ -45,6 +45,7 @@ from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
     from manyseed.orchestrator.submissions.submission import Submission
+    from manyseed.orchestrator.survey import Survey
     from manyseed.orchestrator.sweep import Sweep
 
 
@@ -238,13 +239,23 @@ def submit_and_report(
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    _say_submitted(sweep, sweep.submit(failed=failed, tell=say, **options), failed)
+    before, waits = sweep.survey(), list[str]()
+
+    def tell(text: str) -> None:
+        waits.append(text)
+        say(text)
+
+    submission = sweep.submit(failed=failed, tell=tell, **options)
+    # its tasks may have finished runs by now; those that it waited for have, too
+    _say_submitted(sweep, submission, sweep.survey() if waits else before, failed=failed)
     if watch:
         follow(sweep)
 
 
-def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) -> None:
-    """Report what was submitted, or why nothing was."""
+def _say_submitted(
+    sweep: Sweep, submission: Submission | None, before: Survey, *, failed: bool = False
+) -> None:
+    """Report what was submitted, or why nothing was; `before` is the state of the runs before."""
     if submission is None:
         _say_nothing_to_submit(sweep, failed)
         return
@@ -258,16 +269,32 @@ def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) ->
         )
         for node, reason in intent.excluded.items():
             say(f"Excluded {node}: {reason}")
-    say_kept(sweep)
+    say_kept(sweep, before, failed=failed)
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
     say_next("Watch", "status", sweep.directory, "--watch")
 
 
-def say_kept(sweep: Sweep) -> None:
-    """Say how many runs are finished, if any: they are never trained again."""
-    counts = sweep.survey().counts
-    if finished := counts["done"] + counts["copy"]:
-        say(f"{finished:,} of {counts['runs']:,} runs are kept.")
+def say_kept(sweep: Sweep, state: Survey, *, failed: bool = False) -> None:
+    """Say how many runs are finished, which are never trained again, and why others are not.
+
+    `failed`: whether those that failed are trained again. Nothing is said of a first submission.
+    """
+    from manyseed.orchestrator.tasks.attempts import rows_set_back
+
+    finished = state.counts["done"] + state.counts["copy"]
+    if not finished and len(sweep.submissions()) < 2:
+        return
+    say(f"{finished:,} of {state.counts['runs']:,} runs are kept.")
+    back = rows_set_back(sweep.paths)
+    runs = state.with_state("missing").select("group", "row").iter_rows()
+    again = sum(row in back.get(group, ()) for group, row in runs)
+    others = {
+        "set back by a repair": again,
+        "not finished before": state.counts["missing"] - again,
+        "failed" if failed else "failed, for which --failed is needed": state.counts["failed"],
+    }
+    if told := ", ".join(f"{n:,} {why}" for why, n in others.items() if n):
+        say(f"The others: {told}.")
 
 
 def say_gpu(submission: Submission) -> None:
@@ -386,17 +413,19 @@ def run(
         say(sentence, style="yellow")
     if detach:
         chain = own_options(sweep, own=metric) or True
+        before = sweep.survey()
         submission = sweep.submit(cluster=where, other_recipe=other_recipe, chain=chain, tell=say)
-        _say_submitted(sweep, submission, failed=False)
+        _say_submitted(sweep, submission, before)
         return
     search(sweep, where if profile is None else AUTO, workers)
+    before = sweep.survey()
     submission = sweep.submit(
         cluster=where, workers=workers, other_recipe=other_recipe, chain=False, tell=say
     )
     running = sweep.running()
     if submission is not None:
         say_gpu(submission)
-        say_kept(sweep)
+        say_kept(sweep, before)
     for watched in [submission] if submission else running:
         try:
             last = show(watched)
@@ -414,7 +443,8 @@ def run(
                 "Press Ctrl-C again to end them, too; they will be trained again."
             )
             _stop(sweep)
-            say_kept(sweep)
+            now = sweep.survey().counts
+            say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are kept.")
             if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
                 say(f"The jobs on {places} continue, without this terminal.")
                 say_next("Stop them", "cancel", directory)

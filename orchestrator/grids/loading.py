@@ -13,12 +13,13 @@ from pydantic_core import ErrorDetails
 
 from manyseed import analysis
 from manyseed.jobs import checks
-from manyseed.jobs.checks import NOTHING, quoted, same_spelling, similar
+from manyseed.jobs.checks import NOTHING, paths_near, quoted, same_spelling, similar
 from manyseed.orchestrator.errors import (
     MOST_TOLD,
     UserError,
     command,
     each_of,
+    meant,
     nearest,
     refused,
     together,
@@ -261,7 +262,7 @@ def _read(path: Path, settings: Sequence[str]) -> tuple[str, bytes]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        remedy = None
+        remedy = meant(paths_near(path)) or None
         if path.is_dir():
             remedy = f"give the file; to continue a planned sweep: {command('resume', path)}"
         raise UserError(

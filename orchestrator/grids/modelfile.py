@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from manyseed.jobs import classifiers
+from manyseed.jobs.checks import paths_near
 from manyseed.jobs.classifiers.record import Form
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.orchestrator.errors import (
     UserError,
+    meant,
     nearest,
 )
 
@@ -43,13 +45,12 @@ def model_table(model: str) -> dict[str, object]:
         return {_named(model): model}
     path = Path(model)
     if not path.is_file():
-        raise UserError(
-            "unknown model",
-            key="MODEL",
-            value=model,
-            remedy='a script, "module:name", or a classifier: '
-            + nearest(model, classifiers.names()),
+        near = [each for each in paths_near(path) if Path(each).is_file()]
+        remedy = meant(near) if path.suffix else ""
+        remedy = remedy or (
+            f'a script, "module:name", or a classifier: {nearest(model, classifiers.names())}'
         )
+        raise UserError("unknown model", key="MODEL", value=model, remedy=remedy)
     if path.suffix == ".py" and (found := _defined(path, model)) is not None:
         form, name = found
         return {form: f"{_module(path, model)}:{name}"}
@@ -64,7 +65,9 @@ def entry_point(text: str, key: str) -> str:
     if not file.endswith(".py") or not re.fullmatch(r"[\w.]+", name):
         return text
     if not Path(file).is_file():
-        raise UserError(f"there is no {file} in {Path.cwd()}", key=key, value=text)
+        near = meant([f"{one}:{name}" for one in paths_near(Path(file))])
+        absent = f"there is no {file} in {Path.cwd()}"
+        raise UserError(absent, key=key, value=text, remedy=near or None)
     return f"{_module(Path(file), text, key)}:{name}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets, hparams
 from manyseed.jobs.cells import ResolvedCell, resolve_cells
-from manyseed.jobs.checks import Refused, UnknownOption, similar
+from manyseed.jobs.checks import Refused, UnknownOption, did_you_mean_path, similar
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
@@ -96,7 +96,10 @@ def is_source(name: str) -> bool:
 def near_dataset(name: str, sweep: SweepFile) -> str:
     """Return a remedy for an unknown dataset, with the most similar known name."""
     if (is_file := Path(name).suffix in FORMATS) or (_exists(Path(name)) and Path(name).is_dir()):
-        absent = "" if _exists(Path(name)) else f"there is no file {name} in the working folder; "
+        absent = ""
+        if not _exists(Path(name)):
+            near = did_you_mean_path(Path(name)).removeprefix("; ")
+            absent = f"there is no file {name} in the working folder; {near}{' ' * bool(near)}"
         stem, target = toml_key(Path(name).stem), " and target" if is_file else ""
         what = "file" if is_file else "folder"
         return f'{absent}for a {what}, add [dataset.{stem}] with source = "file:{name}"{target}'

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers, datasets
-from manyseed.jobs.checks import Refused, similar
+from manyseed.jobs.checks import Refused, paths_near
 from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
@@ -140,8 +140,7 @@ def _data(data: str, target: str | None) -> _Data:
     is_named = path.suffix in FORMATS or "/" in data
     is_path = data.startswith("file:") or (is_named and ":" not in data)
     if is_path and not path.exists():
-        beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = meant([str(path.parent / each) for each in similar(path.name, beside)])
+        near = meant(paths_near(path))
         raise UserError("does not exist", key="DATA", value=data, remedy=near or None)
     if path.is_dir() and path.suffix not in FORMATS:
         return _of_folder(data, path)

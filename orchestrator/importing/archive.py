@@ -52,7 +52,7 @@ from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.arrays import itemsize
 from manyseed.orchestrator.store.schema import GroupSpec
 
-_WHOLE = "import what manyseed export --output FILE.zip wrote"
+_WHOLE = "import what manyseed export --out FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"
 _STORED = re.compile(
     rf"zarr\.json|{_NAME}/zarr\.json|(?P<group>{_NAME}/{_NAME})/"

@@ -45,6 +45,8 @@ class Groups:
     def read(cls, paths: SweepPaths) -> Groups:
         """Read a sweep's groups."""
         specs = []
+        if not paths.groups.exists():
+            raise DamagedFile(paths.groups, "is absent")
         for number, value in enumerate(read_record(paths.groups, list[dict[str, object]])):
             try:
                 spec = GroupSpec.from_attributes(value, paths.groups)

@@ -19,7 +19,7 @@ from manyseed.jobs.hparams.grid import is_written, names
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new, unavailable
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.errors import RESTORE, DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import GIVEN, SweepPaths
 from manyseed.orchestrator.store.arrays import NOISY, SEEN
 from manyseed.orchestrator.store.index import JournalFolder
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 def lost(file: Path) -> DamagedFile:
     """Return the error about a part or list that is missing though its mark exists."""
-    mark, remedy = marker(file), "restore it from a copy of the sweep"
+    mark, remedy = marker(file), None
     if file.suffix == ".json":
-        remedy += f"; or remove {mark.name} beside it: the cells that it dropped are planned again"
+        remedy = f"{RESTORE}; or remove {mark.name} beside it: "
+        remedy += "the cells that it dropped are planned again"
     return DamagedFile(file, f"is absent, though {mark.name} shows that it was made", remedy)
 
 
@@ -180,6 +181,8 @@ class Plan:
             if file != paths.part(number):
                 raise DamagedFile(paths.part(number), "is absent, though later parts are there")
         parts = tuple(read_parquet(file, ROWS).select(*ROWS) for file in files)
+        if not paths.cells.exists():
+            raise DamagedFile(paths.cells, "is absent")
         cells = (
             _complete(read_parquet(paths.cells), paths.cells)
             .filter(pl.col("part") <= len(parts))

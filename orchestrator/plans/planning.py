@@ -35,10 +35,17 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.grids import objects
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import load_and_use, load_sweep_file
+from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change, warn_of_estimator
-from manyseed.orchestrator.plans.code import DIGESTS, fetch_datasets, own_code, write_pins
+from manyseed.orchestrator.plans.code import (
+    DIGESTS,
+    fetch_datasets,
+    own_code,
+    read_pins,
+    write_pins,
+)
 from manyseed.orchestrator.plans.cost import check_room, observed_seconds
 from manyseed.orchestrator.plans.extension import extended
 from manyseed.orchestrator.plans.layout import (
@@ -64,16 +71,34 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     """
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
-    sweep, text, expansion = load_and_use(
-        sweep_file, settings, lambda sweep: expand(sweep, sweep_file, own)
-    )
+    asked = load_and_use(sweep_file, settings, lambda sweep: expand(sweep, sweep_file, own))
     if paths.is_sweep:
         before, groups = Plan.read(paths), Groups.read(paths)
-        # groups without a cell are left over from an interrupted planning
-        groups = Groups(groups.specs[: len(before.groups)])
     else:
         _check_free(directory)
         before, groups = Plan.empty(), Groups()
+    return _change(sweep_file, paths, asked, before, groups, own)
+
+
+def planned_again(paths: SweepPaths, before: Plan, groups: Groups) -> Change:
+    """Return what planning a sweep's own file on top of `before` would do; no code is tried."""
+    file, own = paths.sweep_file, OwnCode.beside(paths.sweep_file, read_pins(paths)).as_planned()
+    asked = load_and_use(file, (), lambda sweep: expand(sweep, file, own))
+    return _change(file, paths, asked, before, groups, own)
+
+
+def _change(
+    sweep_file: Path,
+    paths: SweepPaths,
+    loaded: tuple[SweepFile, bytes, Expansion],
+    before: Plan,
+    groups: Groups,
+    own: OwnCode,
+) -> Change:
+    """Return what a file, as loaded and expanded, changes in a plan with these groups."""
+    sweep, text, expansion = loaded
+    # groups without a cell are left over from an interrupted planning
+    groups = Groups(groups.specs[: len(before.groups)])
     _check_size(expansion, sweep_file)
     held = before.all_cells.select("cell_id", "cell", "group")
     asked = expansion.cells.join(held, on="cell_id", how="left", maintain_order="left")
@@ -151,8 +176,8 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
 
 
 def _check_free(directory: Path) -> None:
-    if (paths := SweepPaths(directory)).parts():
-        raise DamagedFile(paths.cells, "is absent, though parts of the plan are there")
+    if lost := SweepPaths(directory).lost:
+        raise DamagedFile(lost, "is absent")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(
             "exists and is not a sweep directory",

@@ -20,7 +20,7 @@ from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.stacks import choices
-from manyseed.orchestrator.progress.watch import summed
+from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.groups import find_group
@@ -73,6 +73,8 @@ def next_steps(
         yield "Tracebacks", ("logs", directory, "--failed")
     if runs["missing"] and set(tasks) & {"waiting", "running", "unknown"}:
         yield "Watch", ("status", directory, "--watch")
+        if not {*tasks} & {"waiting", "running"} and (elsewhere := on_cluster(paths)):
+            yield "Or continue with", ("resume", directory, *elsewhere)  # its cluster is gone
         if stopping:
             yield _training(paths, submitted=True, cells=cells)
         return
@@ -224,7 +226,7 @@ class Status(TypedDict):
     jobs: dict[str, list[str]]  # SLURM jobs by the state of their tasks, such as ``77_[0-2]``
     each_task: list[TaskStatus]
     workers: int  # training processes
-    runs_per_hour: float  # the current rate
+    runs_per_hour: float  # the rate of `seconds_left`, or without it, the rate so far
     seconds_left: float | None  # none if nothing trains, or all that does was asked to stop
     stopping: int  # tasks that run, or wait, but were asked to stop
     submissions: list[SubmissionStatus]
@@ -285,6 +287,7 @@ def status(paths: SweepPaths) -> Status:
     ]
     stopping = sum(asked for asked, _ in alive)
     goes_on = any(not asked and task.state == "running" for asked, task in alive)
+    left = seconds_left(paths, state, running) if workers and goes_on else None
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
@@ -314,8 +317,8 @@ def status(paths: SweepPaths) -> Status:
             _task(one, task) for one, states in zip(listed, tasks, strict=True) for task in states
         ],
         "workers": workers,
-        "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
-        "seconds_left": _seconds_left(paths, state, running) if workers and goes_on else None,
+        "runs_per_hour": runs_per_hour(state.counts["missing"], left, running),
+        "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
         "problems": [
@@ -337,11 +340,6 @@ def status(paths: SweepPaths) -> Status:
         "outdated": [*filter(None, late)],
         "next": [in_words(step) for step in steps],
     }
-
-
-def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
-
-    return seconds_left(paths, state, running)
 
 
 def _damage(paths: SweepPaths) -> str:
@@ -416,10 +414,6 @@ def _foreign(file: Path) -> str:
         f"{file} holds runs of another sweep, which do not count here: move it to "
         "tasks/journals of the sweep that it belongs to"
     )
-
-
-def _runs_per_hour(attempt: Attempt) -> float:
-    return 3600 * attempt.n_done / max(1.0, time.time() - attempt.started)
 
 
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> SubmissionStatus:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
+from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
 
 _LEAST_BYTES = 2**16  # the disk space that a task needs to start
@@ -86,6 +87,14 @@ def _last_words(submission: Submission) -> tuple[str, str]:
     logs = [log for log in submission.files.printed() if log.suffix == ".err" and log.is_file()]
     printed = "\n".join(log.read_text(errors="replace") for log in logs).strip()
     return (f"a task could not start: {printed.splitlines()[-1]}", printed) if printed else ("", "")
+
+
+def runs_per_hour(missing: int, left: float | None, running: Sequence[Attempt]) -> float:
+    """Return the rate at which the missing runs take `left` seconds, or else the rate so far."""
+    if missing and left:
+        return round(3600 * missing / left, 1)
+    now = time.time()
+    return round(sum(3600 * one.n_done / max(1.0, now - one.started) for one in running), 1)
 
 
 def watch(submission: Submission) -> Iterator[Progress]:

@@ -178,9 +178,9 @@ def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Pat
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         remedy = f"end it with one of {', '.join(f'.{one}' for one in FORMATS)}"
-        raise UserError("unsupported format", key="--output", value=str(file), remedy=remedy)
+        raise UserError("unsupported format", file=file, remedy=remedy)
     if not file.absolute().parent.is_dir():
-        raise UserError("its folder is not there", key="--output", value=str(file))
+        raise UserError("its folder is not there", file=file)
     contents = as_files(drawn, form)
     numbered = (file.with_name(f"{file.stem}-{n}{file.suffix}") for n in range(1, 1 + len(drawn)))
     files = [file] if len(contents) == 1 else list(numbered)

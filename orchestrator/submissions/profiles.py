@@ -15,7 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from manyseed.orchestrator.errors import UserError, refused, unknown_key
+from manyseed.jobs.checks import paths_near
+from manyseed.orchestrator.errors import UserError, meant, refused, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.slurm import Refused, available
 from manyseed.slurm.profile import Profile, UnknownOption, find_profile, read_profile, user_folder
@@ -49,12 +50,16 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
 
 def read(name: str, key: str = "--cluster") -> Profile:
     """Return the profile with a name or file that the user gave as `key`."""
+    if name == TESTCLUSTER and _has_ended():
+        raise UserError("is not running", key=key, value=name, remedy=_START)
     try:
         file = find_profile(name)
     except Refused as error:
         remedy = None if error.allowed else "create one: manyseed cluster init"
+        if "/" in name or name.endswith(".toml"):
+            remedy = "\n  ".join(filter(None, (meant(paths_near(Path(name))), remedy)))
         if name == TESTCLUSTER:
-            remedy = "the test cluster is not running: manyseed cluster test start"
+            remedy = _START
         raise refused(error, key=key, remedy=remedy) from None
     try:
         return read_profile(file)
@@ -90,15 +95,22 @@ def needed(last: Intent | None) -> str | None:
     """Return what `AUTO` must be replaced by on this machine.
 
     The first of the user's profiles. None if it names a place to train, or if there is no profile:
-    the refusal says how to make one. A test cluster is for trying SLURM, and never proposed.
+    the refusal says how to make one. A test cluster is for trying SLURM, and never proposed; where
+    runs were last submitted to one that is gone, they go on here.
 
     `last`: the latest submission.
     """
     try:
         _automatic(last)
     except UserError:
-        return next(iter(own_names()), None)
+        there = LOCAL if is_gone(last) and last and last.cluster == TESTCLUSTER else None
+        return next(iter(own_names()), there)
     return None
+
+
+def is_gone(last: Intent | None) -> bool:
+    """Return whether the runs were last submitted to a cluster of which there is no profile."""
+    return last is not None and last.cluster != LOCAL and own_profile(last) is None
 
 
 def is_login_node(last: Callable[[], Intent | None]) -> bool:
@@ -175,14 +187,22 @@ def _automatic(last: Intent | None) -> Profile | None:
     )
 
 
+_START = "the test cluster is not running: manyseed cluster test start"
 _BY_NAME = f"\n  to try it on the test cluster: --cluster {TESTCLUSTER}"
 _WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
 _HERE = f"\n  to train on this machine all the same: --cluster {LOCAL}"
 
 
 def _names() -> list[str]:
-    """Return the names of the profiles in the user's own folder."""
-    return sorted(file.stem for file in user_folder().glob("*.toml"))
+    """Return the names of the user's profiles, without that of a test cluster that has ended."""
+    names = sorted(file.stem for file in user_folder().glob("*.toml"))
+    return [name for name in names if name != TESTCLUSTER or not _has_ended()]
+
+
+def _has_ended() -> bool:
+    from manyseed.slurm.testcluster import TestCluster  # seldom needed
+
+    return TestCluster.has_ended()
 
 
 def _given() -> Path:

@@ -23,7 +23,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.submissions.profiles import AUTO, choose, needed, own_profile
+from manyseed.orchestrator.submissions.profiles import AUTO, choose, is_gone, needed, own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from manyseed.orchestrator.tasks.attempts import (
     COPY_OF_FAILED,
@@ -481,8 +481,14 @@ def place(
 
     `workers`: if given, ``auto`` is this machine. The others are those of `profiles.choose`.
     """
-    name = LOCAL if cluster == AUTO and workers else cluster
-    return choose(name, memory, last_intent(paths))
+    name, last = LOCAL if cluster == AUTO and workers else cluster, last_intent(paths)
+    try:
+        return choose(name, memory, last)
+    except UserError as error:
+        if error.key == "--cluster" and is_gone(last):
+            here = command("resume", paths.directory, "--cluster", LOCAL)
+            error.remedy = f"{error.remedy}\n  to go on on this machine: {here}"
+        raise
 
 
 def submissions(paths: SweepPaths) -> list[Submission]:

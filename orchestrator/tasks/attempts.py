@@ -225,15 +225,24 @@ class _SetBack:
 
 
 def set_back(paths: SweepPaths, plan: str, rows: Mapping[int, Collection[int]]) -> None:
-    """Void all failures so far in these rows of a plan, given by group number."""
+    """Note these rows of a plan, by group number, and void all their failures so far."""
     attempts = {
         attempt
         for attempt, failure in _failures(paths, plan)
         if failure.row in rows.get(failure.group, ())
     }
-    if attempts:
+    if any(rows.values()):
         record = _SetBack({group: sorted(n) for group, n in rows.items()}, sorted(attempts))
         write_json(paths.set_back(os.urandom(16).hex()), asdict(record))
+
+
+def rows_set_back(paths: SweepPaths) -> dict[int, set[int]]:
+    """Return the rows that repairs set back, by group number, whether or not trained since."""
+    found: dict[int, set[int]] = {}
+    for file in paths.all_set_back():
+        for group, rows in read_record(file, _SetBack).rows.items():
+            found.setdefault(group, set()).update(rows)
+    return found
 
 
 def valid_failures(

@@ -150,6 +150,14 @@ class TestCluster:
         link = user_folder() / f"{NAME}.toml"
         return link.readlink().parent if link.is_symlink() else None
 
+    @staticmethod
+    def has_ended() -> bool:
+        """Whether a cluster is registered of which nothing runs, as after a reboot or a removal."""
+        if (folder := TestCluster.registered()) is None:
+            return False
+        daemons = TestCluster(folder).daemons
+        return not any(map(daemons.is_alive, daemons.names()))
+
     @property
     def conf(self) -> Path:
         """Its slurm.conf, which is all that SLURM's commands need (as SLURM_CONF)."""

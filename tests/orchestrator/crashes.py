@@ -384,6 +384,7 @@ VERBS: dict[str, Callable[[Path], None]] = {
     "publish methods": _publish,
     "repair curves": _repair,
     "repair methods": _repair,
+    "repair plan": _repair,
     "save methods": _save,
     "analyze curves": _analyze,
 }
@@ -417,6 +418,7 @@ STARTS = {
     "publish methods": "half methods",
     "repair curves": "damaged curves",
     "repair methods": "damaged methods",
+    "repair plan": "unplanned",
     "save methods": "half methods",
     "analyze curves": "whole curves",
 }
@@ -460,7 +462,7 @@ def prepare(state: str, folder: str) -> None:
         Queue(where / "cluster")
     if state == "whole":
         _submit(where)
-    if state in ("half", "damaged", "enlarged", "asked"):
+    if state in ("half", "damaged", "enlarged", "asked", "unplanned"):
         _submit(where, limit=2)
         _compact(where)
         _submit(where, limit=1)
@@ -475,6 +477,9 @@ def prepare(state: str, folder: str) -> None:
             file.write_bytes(content)
     if state == "enlarged":
         _plan(LARGE)(where)
+    if state == "unplanned":
+        for file in (where / "sweep" / "plan").glob("*.*"):
+            file.unlink()
 
 
 def do(verb: str, folder: str) -> None:

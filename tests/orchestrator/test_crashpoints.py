@@ -22,7 +22,15 @@ from tests.orchestrator.crashes import RUNS, STARTS, VERBS
 FAULTS: tuple[Fault, ...] = ("kill", "full", "once")
 QUICK = (
     *("plan more", "plan more own", "submit", "submit own", "submit jobs", "tune"),
-    *("publish curves", "compact", "repair methods", "drop", "import zip", "respond more"),
+    *(
+        "publish curves",
+        "compact",
+        "repair methods",
+        "repair plan",
+        "drop",
+        "import zip",
+        "respond more",
+    ),
     *("save methods", "import more"),
 )
 """Verbs of the quick test."""

@@ -22,7 +22,7 @@ from manyseed import Sweep
 from manyseed.jobs.run import MachineError
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.paths import LEASE
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
@@ -379,7 +379,6 @@ def test_a_plan_without_its_newest_part_changes_nothing(
     for verb in (
         ("status",),
         ("verify",),
-        ("verify", "--repair"),
         ("analyze",),
         ("compact",),
         ("resume",),
@@ -387,8 +386,11 @@ def test_a_plan_without_its_newest_part_changes_nothing(
         name, *options = verb
         code, told = inside(name, sweep.directory, *options)
         assert (code, str(newest) in told) == (4, True), (verb, told)
+        assert "verify" in told
+        assert "--repair" in told
     assert before == everything(sweep)
-    (tmp_path / "away").rename(newest)
+    assert inside("verify", sweep.directory, "--repair")[0] == 0
+    assert newest.read_bytes() == (tmp_path / "away").read_bytes()
     assert sweep.verify()["findings"] == []
 
 
@@ -571,3 +573,143 @@ hparams = { width1 = 32, width2 = 32 }
     np.testing.assert_allclose(mlp.test_accuracy[:, -1], accuracy, rtol=1e-6)
     address = f"{int(mlp.cell[0])}:0:0"
     assert sweep.rerun(address)["equal"]
+
+
+def _as_before(sweep: Sweep) -> dict[str, bytes]:
+    names = [sweep.paths.cells, sweep.paths.groups, *sweep.paths.parts()]
+    return {file.name: file.read_bytes() for file in names}
+
+
+LOSSES: dict[str, tuple[str, ...]] = {
+    "all of it": ("*",),
+    "cells": ("cells.parquet",),
+    "the part": ("0001.parquet",),
+    "the groups": ("groups.json",),
+    "cells and groups": ("cells.parquet", "groups.json"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("harm", ["remove", "overwrite"])
+def test_a_lost_plan_is_rebuilt_from_the_sweep_file(copy: Sweep, loss: str, harm: str) -> None:
+    before, states = _as_before(copy), copy.status()["runs"]
+    for file in (file for pattern in LOSSES[loss] for file in copy.paths.plan.glob(pattern)):
+        if harm == "remove" and file.is_dir():
+            shutil.rmtree(file)
+        elif harm == "remove":
+            file.unlink()
+        elif file.name in before:
+            file.write_bytes(b"no table")
+    for verb in ("status", "resume", "verify", "analyze"):
+        told = command(verb, copy.directory)
+        assert (told.returncode, told.stdout) == (4, ""), verb
+        assert f"manyseed verify {copy.directory} --repair" in told.stderr.replace("\n", ""), verb
+    with pytest.raises(DamagedFile, match=r"manyseed verify .* --repair"):
+        Sweep.plan(copy.paths.sweep_file, copy.directory)
+    done = command("verify", copy.directory, "--repair")
+    assert done.returncode == 0, done.stderr
+    assert "rebuilt from sweep.toml" in done.stdout
+    assert _as_before(copy) == before
+    assert copy.status()["runs"] == states
+    if harm == "remove" and loss == "all of it":  # what is gone with it cannot be told again
+        assert "how 32 runs were made is unknown" in done.stdout
+    else:
+        assert copy.verify()["findings"] == []
+
+
+def _seeded(sweep: Sweep) -> None:
+    text = sweep.paths.sweep_file.read_text()
+    sweep.paths.sweep_file.write_text(text.replace("seed    = 7", "seed    = 8"))
+
+
+@pytest.mark.parametrize(
+    ("differ", "reason"),
+    [
+        (_seeded, "was written for another plan than plan/0001.parquet"),
+        (lambda sweep: sweep.paths.sweep_file.write_text("name ="), "sweep.toml"),
+    ],
+)
+def test_a_plan_that_is_not_certain_is_not_rebuilt(
+    copy: Sweep, differ: Callable[[Sweep], object], reason: str
+) -> None:
+    differ(copy)
+    shutil.rmtree(copy.paths.plan)
+    told = command("verify", copy.directory, "--repair")
+    assert told.returncode == 4
+    assert "cannot be rebuilt from sweep.toml" in told.stderr
+    assert reason in told.stderr
+    assert "restore it from a copy of the sweep" in told.stderr
+    assert not copy.paths.plan.exists()
+
+
+def test_a_plan_without_the_submissions_is_compared_with_the_store(copy: Sweep) -> None:
+    shutil.rmtree(copy.paths.tasks)
+    shutil.rmtree(copy.paths.plan)
+    text = copy.paths.sweep_file.read_text()
+    copy.paths.sweep_file.write_text(text.replace("[0.5, 1.0]", "[1.0, 0.5]"))
+    with pytest.raises(DamagedFile, match="holds runs of another plan"):
+        copy.verify(repair=True)
+    copy.paths.sweep_file.write_text(text)
+    copy.verify(repair=True)
+    assert copy.status()["runs"]["missing"] == 0
+
+
+@pytest.mark.parametrize("loss", ["cells.parquet", "0002.parquet", "0001.parquet", "groups.json"])
+def test_a_plan_that_grew_is_rebuilt_where_its_file_tells_it(
+    quick: Sweep, tmp_path: Path, loss: str
+) -> None:
+    file = tmp_path / "s.toml"
+    text = quick.paths.sweep_file.read_text()
+    file.write_text(text)
+    sweep = Sweep.plan(file, tmp_path / "s")
+    file.write_text(text.replace("runs    = 4", "runs    = 6"))
+    Sweep.plan(file, tmp_path / "s")
+    before = _as_before(sweep)
+    (sweep.paths.plan / loss).unlink()
+    if loss == "0001.parquet":
+        with pytest.raises(DamagedFile, match="planned 2 times"):
+            sweep.verify(repair=True)
+        return
+    found = sweep.verify(repair=True)
+    assert [one["group"] for one in found["findings"]] == [f"plan/{loss}"]
+    assert _as_before(sweep) == before
+
+
+def test_code_of_ones_own_is_not_tried_to_rebuild_a_plan(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from sklearn.dummy import DummyClassifier\n"
+        "from pathlib import Path\n"
+        f"Path({str(tmp_path / 'tried')!r}).touch()\n"
+        "class Mine(DummyClassifier):\n    pass\n"
+    )
+    text = 'name = "s"\nseed = 1\nruns = 2\n[[grid]]\ndataset = ["sklearn:wine"]\n'
+    text += 'classifier = ["mine"]\n[classifier.mine]\nestimator = "mine:Mine"\n'
+    sweep = Sweep.plan(write(tmp_path / "s.toml", text), tmp_path / "s")
+    before = _as_before(sweep)
+    (tmp_path / "tried").unlink()
+    sweep.paths.cells.unlink()
+    sweep.verify(repair=True)
+    assert _as_before(sweep) == before
+    for file in (sweep.paths.cells, sweep.paths.own):
+        file.unlink()
+    with pytest.raises(DamagedFile, match="is not the code that was planned"):
+        sweep.verify(repair=True)
+    assert not (tmp_path / "tried").exists()
+
+
+def test_resume_says_what_a_repair_left_to_train(
+    copy: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.orchestrator.store.encoding.ATTEMPTS", 1)
+    shutil.rmtree(copy.paths.journals)
+    group = list_groups(copy.paths.store)[0]
+    group.file(group.spec.array("margin"), 0).write_bytes(b"lost")
+    found = copy.verify(repair=True)
+    back = found["runs_set_back"]
+    assert back > 0
+    code, said = inside("resume", copy.directory, "--cluster", "local")
+    assert code == 0, said
+    assert f"{64 - back} of 64 runs are kept.\nThe others: {back} set back by a repair.\n" in said
+    assert f"Submitted {back} runs to " in said
+    copy.wait()
+    assert copy.status()["runs"]["missing"] == 0

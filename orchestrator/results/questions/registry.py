@@ -301,7 +301,6 @@ COMPARE = Question(
         "xgb mlp --format latex",
     ),
     flags={
-        "metric": {"short": "-m"},
         "by": {"metavar": "COLUMN"},
         "between": {"metavar": "LEVEL,LEVEL"},
     },
@@ -372,8 +371,8 @@ METHODS = Question(
         "",
         "--metric accuracy,churn",
         "--format latex",
-        "--format bibtex --output references.bib",
+        "--format bibtex --out references.bib",
     ),
-    flags={"metric": {"short": "-m", "metavar": "METRIC,METRIC"}},
+    flags={"metric": {"metavar": "METRIC,METRIC"}},
     formats=("bibtex",),
 )

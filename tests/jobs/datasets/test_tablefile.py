@@ -169,7 +169,9 @@ def test_files_that_are_not_what_they_are_called_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"'\.feather': unknown kind of file; there are \.csv"):
         resolve(f"file:{tmp_path}/a.feather", target="y")
     for name in ("a.csv", "a.npz", "a.npy", "a.zarr", "a"):
-        with pytest.raises(ValueError, match=rf"file:{tmp_path}/{name}': does not exist$"):
+        with pytest.raises(
+            ValueError, match=rf"file:{tmp_path}/{name}': does not exist(; did you mean|$)"
+        ):
             resolve(f"file:{tmp_path}/{name}", target="y")
     for name in ("a.parquet", "a.npz"):
         (tmp_path / name).write_text("no such thing")

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import answers, output, status
+from manyseed.orchestrator.cli import answers, arguments, output, status
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import inside, write
@@ -63,11 +63,41 @@ def console(monkeypatch, *, terminal):
     return found
 
 
-def test_o_is_where_a_verb_writes_whatever_the_long_name_is():
+def test_an_option_has_one_name_and_one_letter_in_every_verb():
+    letters = {"--out": "-o", "--where": "-w", "--metric": "-m", "--format": "-f", "--table": "-t"}
     for command in every(app):
         for option in command.params:
             names = {*option.opts}
-            assert ("-o" in names) == bool(names & {"--out", "--output"}), (command.name, names)
+            assert "--output" not in names, command.name
+            for name, letter in letters.items():
+                assert (letter in names) == (name in names), (command.name, names)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["export", "DIR", "--output", "a.zip"], ["export", "DIR", "--out", "a.zip"]),
+        (["plan", "s.toml", "--output=d"], ["plan", "s.toml", "--out=d"]),
+        (["query", "DIR", "--caption", "--output"], ["query", "DIR", "--caption", "--output"]),
+        (["query", "DIR", "-n", "--", "--output"], ["query", "DIR", "-n", "--", "--output"]),
+        (["submit", "DIR", "--where", "--only"], ["submit", "DIR", "--only", "--only"]),
+        (["cancel", "DIR", "--now", "-w", "a = 1"], ["cancel", "DIR", "--now", "--only", "a = 1"]),
+        (["query", "DIR", "-w", "a = 1"], ["query", "DIR", "-w", "a = 1"]),
+        (["status", "DIR", "--output", "x"], ["status", "DIR", "--output", "x"]),
+    ],
+)
+def test_scripts_may_use_another_name_of_an_option(words, shown):
+    verb = typer.main.get_command(app).commands[words[0]]
+    parameters = verb.get_params(typer.Context(verb))
+    assert [*arguments._as_shown(parameters, words)] == shown
+
+
+def test_what_is_written_goes_to_either_spelling(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for spelling in ("--out", "--output", "-o"):
+        code, _ = inside("init", "--example", "quickstart", spelling, f"s{spelling}.toml")
+        assert code == 0
+    assert len({file.read_text() for file in tmp_path.glob("s*.toml")}) == 1
 
 
 @pytest.mark.parametrize("width", [60, COLUMNS])
@@ -252,7 +282,7 @@ def test_no_cell_is_broken_within_a_number_or_a_name(monkeypatch, width, nested)
     whole += [text for number in map(output.shown, numbers) for text in [number, *number.split()]]
     allowed = {*whole, *(part for head in heads for part in re.split("(?<=_)", head)), *heads}
     left = {word.strip(",;") for word in shown.split()} - allowed
-    assert left <= {"No", "room", "for", "see", "--columns", "and", "--output"}
+    assert left <= {"No", "room", "for", "see", "--columns", "and", "--out"}
     assert all(line.count("±") == len(re.findall(r"\d ± \d", line)) for line in table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,72 @@ def test_a_spreadsheet(here: Path) -> None:
     code, printed = inside("init", "prices.xlsx")
     assert code == 2
     assert 'DATA = "prices.xlsx": is a spreadsheet; save it as CSV' in " ".join(printed.split())
+
+
+@pytest.mark.parametrize(
+    ("there", "keys"),
+    [
+        ("data.csv", 'source = "file:dta.csv"'),
+        ("Data.csv", 'source = "file:data.csv"'),
+        ("data/all.csv", 'source = "file:dat/all.csv"'),
+        ("data.npz", 'source = "file:data.np"'),
+        ("x/X_all.npy", 'source = "file:x/X_al.npy"'),
+        ("pets/cat/1.png", 'source = "file:pet"'),
+        ("test.csv", 'source = "file:whole.csv"\ntest_file = "tset.csv"'),
+    ],
+)
+def test_a_misspelt_file_is_told_with_those_it_is_like(here: Path, there: str, keys: str) -> None:
+    (here / "whole.csv").write_text(ROWS)
+    (here / there).parent.mkdir(parents=True, exist_ok=True)
+    (here / there).write_text(ROWS)
+    meant = there.partition("/cat/")[0]
+    assert f"; did you mean {meant}?" in said(keys)
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "meant"),
+    [
+        ("sweeps/s.toml", ["plan", "sweep/s.toml", "--dry-run"], "sweeps/s.toml"),
+        ("sweep.toml", ["run", "sweap.toml"], "sweep.toml"),
+        ("data.csv", ["init", "dtaa.csv"], "data.csv"),
+        ("train.py", ["init", "d.csv", "trian.py"], "train.py"),
+        ("train.py", ["init", "d.csv", "trian.py:fit"], "train.py:fit"),
+        ("mine.toml", ["cluster", "check", "./mien.toml"], "mine.toml"),
+        ("my-sweep/plan/cells.parquet", ["status", "mysweep"], "my-sweep"),
+    ],
+)
+def test_a_misspelt_path_of_a_command_is_told_with_those_it_is_like(
+    here: Path, there: str, words: list[str], meant: str
+) -> None:
+    (here / "d.csv").write_text(ROWS)
+    (here / there).parent.mkdir(parents=True, exist_ok=True)
+    (here / there).touch()
+    if "plan/" in there:
+        (here / "my-sweep" / "sweep.toml").touch()
+    code, printed = inside(*words)
+    assert (code, f'did you mean "{meant}"?' in " ".join(printed.split())) == (2, True), printed
+
+
+@pytest.mark.parametrize(
+    ("there", "classifier", "key", "meant"),
+    [
+        ("mymodel.py", "own", 'estimator = "mymodle:Net"', "mymodel"),
+        (
+            "mymodel.py",
+            "own",
+            'command = "python mymodle.py --train {train} --test {test} --out {out}"',
+            "mymodel.py",
+        ),
+        ("all.pth", "vit-transfer", 'weights = "al.pth"', "all.pth"),
+    ],
+)
+def test_misspelt_code_and_weights_are_told_with_those_they_are_like(
+    here: Path, there: str, classifier: str, key: str, meant: str
+) -> None:
+    (here / there).touch()
+    source = '"torchvision:CIFAR10"' if "weights" in key else '"sklearn:wine"'
+    text = HEAD.replace('"lr-sgd"', f'"{classifier}"').replace('"d"', source)
+    Path("s.toml").write_text(f"{text}[classifier.{classifier}]\n{key}\n")
+    with pytest.raises(UserError) as error:
+        plan_change(Path("s.toml"), Path("out"))
+    assert re.search(rf"did you mean (\S*/)?{meant}\?", str(error.value)), error.value

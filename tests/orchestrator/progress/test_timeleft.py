@@ -79,3 +79,28 @@ def test_a_first_fit_that_takes_its_time_is_no_standstill(quick: Sweep, expected
     todo = dataclasses.replace(quick.survey(), states=states)
     first, later = (seconds_left(quick.paths, todo, [attempt({}, n)]) for n in (0.0, expected))
     assert first < later < 1.5 * first
+
+
+def test_the_rate_and_the_time_left_agree(
+    quick: Sweep, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However quick the fits so far were: at this rate the missing runs take this time."""
+    from manyseed.orchestrator.progress import status as module
+    from manyseed.orchestrator.submissions.submission import TaskState
+
+    survey = quick.survey()
+    states = {group: np.full_like(each, MISSING) for group, each in survey.states.items()}
+    states[0][:16] = DONE
+    todo = dataclasses.replace(survey, states=states)
+    trains = TaskState(0, "running", (attempt({"0": 16}, 3000.0),))
+    monkeypatch.setattr(module, "survey", lambda paths: todo)
+    monkeypatch.setattr(module, "tasks_of", lambda listed: [[trains] for _ in listed])
+    found = quick.status()
+    left, missing = found["seconds_left"], found["runs"]["missing"]
+    assert missing == 48
+    assert left is not None
+    assert found["runs_per_hour"] * left / 3600 == pytest.approx(missing, rel=0.01)
+    monkeypatch.setattr(module, "stop_request", lambda folder: "stop")
+    found = quick.status()
+    assert found["seconds_left"] is None
+    assert found["runs_per_hour"] == pytest.approx(3600 * 16 / 3000, rel=0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,16 @@ from sklearn.datasets import load_wine
 from sklearn.tree import DecisionTreeClassifier
 
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.progress.status import next_steps
 from manyseed.orchestrator.submissions.profiles import choose, needed, own_profile, remember
-from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission
+from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission, last_intent
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.slurm.processes import fingerprint
 from manyseed.slurm.profile import read_profile, user_folder
+from manyseed.slurm.testcluster import TestCluster
 from tests.orchestrator.conftest import QUICK, command, inside, write
+from tests.orchestrator.damage import as_on_a_cluster
 
 SQUEUE = """#!/bin/sh
 echo "$(basename $0) conf=$SLURM_CONF" >> {folder}/asked
@@ -232,3 +237,61 @@ def test_a_users_own_profile_of_that_name_is_asked(login: Path) -> None:
     assert asked(login)[-1] == f"scontrol conf={conf}"
     assert "SLURM_CONF" not in os.environ
     assert submission.tasks()[0].note in ("never submitted", ELSEWHERE)
+
+
+def test_a_test_cluster_of_which_nothing_runs_is_none(login: Path) -> None:
+    cluster = TestCluster(login / "cluster")
+    profile_of("testcluster", folder=cluster.folder)
+    cluster.register()
+    last = replace(OTHERS, cluster="testcluster")
+    for _ in ("after a reboot", "after its folder was removed"):
+        assert own_profile(last) is None
+        assert needed(last) == "local"
+        for asked in ("auto", "testcluster"):
+            with pytest.raises(UserError) as refused:
+                choose(asked, last=last)
+            assert "--cluster testcluster" not in str(refused.value)
+        assert "the test cluster is not running: manyseed cluster test start" in str(refused.value)
+        shutil.rmtree(cluster.folder, ignore_errors=True)
+    (cluster.folder / "run").mkdir(parents=True)
+    profile_of("testcluster", folder=cluster.folder)
+    (cluster.folder / "run" / "slurmd-1.process").write_text(fingerprint(os.getpid()))
+    assert own_profile(last) is not None
+    chosen = choose("auto", last=last)
+    assert chosen is not None
+    assert chosen.name == "testcluster"
+
+
+@pytest.mark.parametrize("name", ["testcluster", "theirs"])
+def test_what_was_submitted_to_a_cluster_that_is_gone_goes_on_here(login: Path, name: str) -> None:
+    text = QUICK.replace('"lr-sgd", "xgb"', '"lr-sgd"')
+    sweep = Sweep.plan(write(login / "quick.toml", text), login / "sweep")
+    sweep.submit(cluster="local", workers=1, limit=2)
+    sweep.wait()
+    as_on_a_cluster(sweep.directory)
+    intent = sweep.paths.submission(2) / "intent.json"
+    intent.write_text(intent.read_text().replace('"far"', f'"{name}"'))
+    here = f"manyseed resume {sweep.directory} --cluster local"
+    for asked in ([], ["--cluster", name]):
+        code, said = inside("resume", sweep.directory, *asked)
+        assert code == 2
+        assert f"to go on on this machine: {here}" in said.replace("\n", " "), said
+    steps = [step["command"] for step in sweep.status()["next"]]
+    assert (here in steps) is (name == "testcluster"), "a cluster that others may use is theirs"
+    code, said = inside("resume", sweep.directory, "--cluster", "local")
+    assert (code, "2 of 32 runs are kept." in said) == (0, True), said
+    sweep.wait()
+    profile_of("lab")
+    assert needed(last_intent(sweep.paths)) is None
+
+
+def test_a_silent_cluster_that_is_gone_need_not_be_waited_for(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
+    runs, cells = sweep.survey().counts, sweep.survey().plan.cells
+    words = ["--cluster", "local"]
+    monkeypatch.setattr("manyseed.orchestrator.progress.status.on_cluster", lambda paths: words)
+    for states, told in ((["unknown"], True), (["unknown", "running"], False)):
+        steps = [*next_steps(sweep.paths, runs, states, cells)]
+        assert (("Or continue with", ("resume", sweep.directory, *words)) in steps) is told

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from manyseed import Sweep
@@ -148,3 +150,55 @@ def test_nothing_is_said_of_test_sets_that_were_imported(tmp_path: Path) -> None
     sweep = Sweep.from_predictions(of, tmp_path / "s", dataset="d", classifier="c")
     told = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
     assert "test set" not in told
+
+
+def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) -> None:
+    told = dict(quick_analysed.methods())["Evaluation"]
+    for said in (
+        "paired by test set, with Student's t over test sets, at 95 %.",
+        "runs with the same index are paired where they share random streams",
+        "Satterthwaite's degrees of freedom [@satterthwaite1946]",
+        "Welch's [@welch1947]",
+        "P(A better than B) is the probability of improvement [@agarwal2021]",
+        "Effects of training fraction and continuous perturbation are differences from the "
+        "reference level, paired by test set, with t tests over test sets; p values are corrected "
+        "for the number of comparisons of a metric (Holm's method [@holm1979]).",
+    ):
+        assert said in told, told
+    assert "dunn1961" not in told, "of one pair of classifiers nothing is corrected"
+    code, text = inside("methods", quick_analysed.directory, "--format", "bibtex")
+    assert code == 0
+    assert "@article{holm1979,\n  author = {S. Holm},\n" in text
+    assert "  journal = {Biometrika 34},\n  doi = {10.1093/biomet/34.1-2.28},\n" in text
+    assert "@misc{agarwal2021,\n" in text
+
+
+@pytest.mark.parametrize(
+    ("sets", "classifiers", "said", "not_said"),
+    [
+        (3, 3, "95 % for all 3 pairs of classifiers of a data set together", "not judged"),
+        (1, 3, "not judged, as there is a single test set", "Bonferroni"),
+        (3, 1, "Intervals of means", "called better"),
+    ],
+)
+def test_verdicts_are_explained_as_they_are_made(
+    sets: int, classifiers: int, said: str, not_said: str
+) -> None:
+    tables = planted()
+    cells = pl.concat(
+        [tables.cells.head(1).with_columns(classifier=pl.lit(f"c{n}")) for n in range(classifiers)],
+        how="vertical_relaxed",
+    )
+    of_sets = replace(tables, cells=tables.cells.with_columns(n_repeats=pl.lit(sets)))
+    counts = {"runs": 1, "done": 1, "copy": 0, "failed": 0, "missing": 0}
+    study = Study(cells, counts, {}, tables=of_sets, options=Options(), analysed=1)
+    told = " ".join(_evaluation(study))
+    assert (said in told, not_said in told) == (True, False), told
+
+
+def test_help_says_how_references_are_asked_for() -> None:
+    code, text = inside("methods", "--help")
+    assert code == 0
+    flat = " ".join(text.replace("│", " ").split())
+    assert "bibtex: the entries of what the text cites" in flat
+    assert ".bib" in flat

@@ -8,6 +8,9 @@ PLAIN: Mapping[str, str] = {
     r"One test set allows no|more repeats do,|too few for useful intervals": (
         "One test set allows no interval; two or three are too few for useful ones."
     ),
+    r"A classifier is called better than another": (
+        "`methods`: what `A > B` means and how it is tested, which holds whatever the data."
+    ),
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
     r"too few runs err|runs of every repeat are identical|was not computed|raise max_pair_runs|"

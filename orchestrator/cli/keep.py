@@ -60,7 +60,7 @@ def verify(
 ) -> None:
     """Check every finished run: checksum, finite scores, shape, labels that match the scores.
 
-    Exit code 1 if something is wrong. manyseed seal DIR writes a receipt for --sealed.
+    Exit code 1 if something is wrong, or stays so after a repair. manyseed seal DIR writes a receipt for --sealed.
 
     Examples:
 
@@ -102,6 +102,9 @@ def verify(
             rest = f" and {more:,} more, which --json names" if more else ""
             say(f"Set back: {', '.join(shown)}{rest}.")
             say_training("Next", sweep.paths, "resume")
+    if left := len(result.get("not_mended", ())):
+        are = "findings are" if left > 1 else "finding is"
+        raise RunsError(f"{left:,} {are} not mended")
     if result["findings"] and not options["repair"]:
         n_wrong = result["runs_wrong"]
         retrain = f"; then: {training(sweep.paths, 'resume')}"

@@ -105,6 +105,8 @@ def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     done = copy.verify(repair=True)
     assert done["runs_set_back"] == 0
     assert [str(file) in one for one in done["not_mended"]] == [True, True]
+    repaired = command("verify", copy.directory, "--repair")
+    assert (repaired.returncode, "2 findings are not mended" in repaired.stderr) == (1, True)
 
 
 def test_a_lost_recipes_number_is_not_given_again(copy, tmp_path):

@@ -60,7 +60,8 @@ def verify(
 ) -> None:
     """Check every finished run: checksum, finite scores, shape, labels that match the scores.
 
-    Exit code 1 if something is wrong, or stays so after a repair. manyseed seal DIR writes a receipt for --sealed.
+    Exit code 1 if something is wrong, or stays so after a repair. manyseed seal DIR writes a
+    receipt for --sealed.
 
     Examples:
 

@@ -2,7 +2,8 @@
 
 Only like cells are compared: on each dataset one cell of each classifier, alike in all other axes,
 and on the test sets that all of them have. Nothing is averaged over cells or datasets. Intervals
-are t intervals over test sets, as those of effects; differences are paired by test set.
+are t intervals over test sets, as those of effects; differences are paired by test set. With one
+test set, differences are told for it alone, by their intervals over seeds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import polars as pl
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.classifiers import CONTEXT
+from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
@@ -30,11 +32,14 @@ _AT_ONE = "One test set allows no interval over test sets"
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over test sets, and half of its interval; None if there is none."""
+    """A mean over test sets, and half of its interval; None if there is none.
+
+    With one test set only differences have one, over seeds.
+    """
 
     classifier: str  # whose accuracy it is, or with which the best classifier is compared
     value: float
-    half: float | None  # none with one test set, and if all test sets have the same value
+    half: float | None  # none, too, if all test sets or runs have the same value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,10 @@ def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracie
     parts = known.sort("dataset", "cell", "repeat_index").partition_by(
         "dataset", maintain_order=True
     )
-    return [_of_dataset(own, confidence) for own in parts]
+    return [_of_dataset(own, tables.runs, confidence) for own in parts]
 
 
-def _of_dataset(own: pl.DataFrame, confidence: float) -> Accuracies:
+def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Accuracies:
     """Compare the classifiers of a dataset in the context that most of them have.
 
     Of several, the one nearest to the references of the axes is taken, then the first.
@@ -102,7 +107,11 @@ def _of_dataset(own: pl.DataFrame, confidence: float) -> Accuracies:
     names, table = [names[k] for k in order], table[order]
     first, second = np.triu_indices(len(names), 1)
     sure = 1 - (1 - confidence) / max(first.size, 1)
-    apart = _means([names[k] for k in second], table[first] - table[second], sure)
+    if table.shape[1] > 1:
+        apart = _means([names[k] for k in second], table[first] - table[second], sure)
+    else:
+        both = [(names[i], names[k]) for i, k in zip(first, second, strict=True)]
+        apart = _over_seeds(shared, runs, both, sure)
     context = chosen.row(0, named=True)
     n_runs = shared["n_runs"].to_list()
     return Accuracies(
@@ -129,6 +138,27 @@ def _means(names: Sequence[str], table: Real, confidence: float) -> tuple[Mean, 
     )
     half = [None if np.isnan(one) else float(one) for one in (high - low) / 2]
     return tuple(Mean(*row) for row in zip(names, mean.tolist(), half, strict=True))
+
+
+def _over_seeds(
+    repeats: pl.DataFrame, runs: pl.DataFrame, pairs: Sequence[tuple[str, str]], confidence: float
+) -> tuple[Mean, ...]:
+    """Return the differences of pairs on one test set, with their intervals over seeds.
+
+    `repeats`: a row for each classifier. Runs that share streams are not paired here: whether they
+    do is no matter of the tables, and pairing them mostly narrows intervals.
+    """
+    sides = {}
+    for row in repeats.iter_rows(named=True):
+        one = runs.filter(~pl.col("identical"), cell=row["cell"], repeat_index=row["repeat_index"])
+        values = one["accuracy"].drop_nulls().to_numpy()
+        sides[row["classifier"]] = Side(values, fixed=bool(row["identical"]))
+    found = []
+    for better, worse in pairs:
+        told = compare([sides[better]], [sides[worse]], paired=False, confidence=confidence)
+        half = None if told.seeds is None else (told.seeds[1] - told.seeds[0]) / 2
+        found.append(Mean(worse, told.difference, half))
+    return tuple(found)
 
 
 def sentences(found: Sequence[Accuracies]) -> Iterator[str]:
@@ -167,28 +197,34 @@ def _sample(one: Accuracies, *, explain: bool) -> str:
 
 def _better(one: Accuracies) -> str:
     """Say which of the others the best classifier is better than, beyond chance."""
-    if one.test_sets == 1:
-        if not one.differences:
-            return f" {_AT_ONE}; more repeats do, such as repeats = 5."
-        return (
-            f" {_AT_ONE}, so which is better on others cannot be told; more repeats allow one, "
-            "such as repeats = 5."
-        )
     if not one.differences:
-        return ""
+        return f" {_AT_ONE}; more repeats do, such as repeats = 5." if one.test_sets == 1 else ""
+    pairs = len(one.rows) * (len(one.rows) - 1) // 2
+    sure = f"95 % for all {pairs:,} pairs of classifiers together" if pairs > 1 else "95 %"
+    if one.test_sets > 1:
+        return f" Paired on the same test sets ({sure}), {_best(one)}."
+    others = (
+        f" {_AT_ONE}, so which is better on others cannot be told; more repeats allow one, such as "
+        "repeats = 5."
+    )
+    if all(row.half is None for _, row in one.pairs):
+        return others
+    return f" Over seeds, on this test set alone ({sure}), {_best(one)}.{others}"
+
+
+def _best(one: Accuracies) -> str:
     best, shown = one.rows[0].classifier, one.differences[: SHOWN - 1]
     above = [row for row in shown if _is_told(row)]
     alike = [row for row in shown if row not in above]
-    pairs = len(one.rows) * (len(one.rows) - 1) // 2
-    sure = f"95 % for all {pairs:,} pairs of classifiers together" if pairs > 1 else "95 %"
     parts = []
     if above:
         named = " and ".join(f"than {row.classifier} by {_size(row)}" for row in above)
         parts.append(f"is better {named}")
     if alike:
-        named = " and ".join(f"{row.classifier} ({_lead(row)})" for row in alike)
+        lead = _lead if one.test_sets > 1 else lambda row: f"{_size(row)} better"
+        named = " and ".join(f"{row.classifier} ({lead(row)})" for row in alike)
         parts.append(f"cannot be told apart from {named}")
-    return f" Paired on the same test sets ({sure}), {best} {', but '.join(parts)}."
+    return f"{best} {', but '.join(parts)}"
 
 
 def _is_told(row: Mean) -> bool:
@@ -216,8 +252,22 @@ def verdict(one: Accuracies) -> str:
     """Say of every two classifiers which is better; nothing of a single one."""
     if not one.pairs:
         return ""
-    if one.test_sets == 1:
+    is_alone = one.test_sets == 1
+    if is_alone and all(row.half is None for _, row in one.pairs):
         return "Which is better: not told, from one test set."
+    few = f", on only {one.test_sets:,} test sets" if too_few(one.test_sets) else ""
+    found = list(_verdicts(one))
+    if not found:
+        number = len(one.pairs)
+        told_apart = f"none of {number:,} pairs can be told apart" if number > 1 else "not told"
+        return f"Which is better: {told_apart}{few}{', even on this test set' * is_alone}."
+    if is_alone:
+        return shortest(f"On this test set: {text}; on others, not told." for text in found)
+    return shortest(f"{text}{few}." for text in found)
+
+
+def _verdicts(one: Accuracies) -> Iterator[str]:
+    """Yield what can be said of the pairs, the longest first; nothing if no two are told apart."""
     names = [row.classifier for row in one.rows]
     beaten: dict[str, list[str]] = {name: [] for name in names}
     for better, row in one.pairs:
@@ -225,9 +275,9 @@ def verdict(one: Accuracies) -> str:
             beaten[better].append(row.classifier)
     number, told = len(one.pairs), sum(map(len, beaten.values()))
     together = f"; {number:,} pairs judged together" if number > 1 else ""
-    few = f", on only {one.test_sets:,} test sets" if too_few(one.test_sets) else ""
     if told == number and len(names) <= SHOWN:
-        return f"{' > '.join(names)}{together}{few}."
+        yield f"{' > '.join(names)}{together}"
+        return
     alike = [f"{better} ≈ {row.classifier}" for better, row in one.pairs if _is_alike(row)]
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, others in beaten.items():
@@ -236,8 +286,7 @@ def verdict(one: Accuracies) -> str:
     parts = [f"{', '.join(own)} > {', '.join(others)}" for others, own in groups.items()]
     rest = number - told - len(alike)
     if rest == number:
-        told_apart = f"none of {number:,} pairs can be told apart" if number > 1 else "not told"
-        return f"Which is better: {told_apart}{few}."
+        return
     untold = [
         f"{better} and {row.classifier}"
         for better, row in one.pairs
@@ -248,7 +297,7 @@ def verdict(one: Accuracies) -> str:
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
     pairs = "; ".join([*parts, *alike, *left])
-    return f"{shortest([f'{pairs}{together}{few}', f'{pairs}{few}', f'{best}; {counted_only}'])}."
+    yield from (f"{pairs}{together}", pairs, f"{best}; {counted_only}")
 
 
 def _lead(row: Mean) -> str:

@@ -52,6 +52,10 @@ def _moved(by: float, classifier: str | None = None) -> Callable[..., float]:
 
 SWEEPS: Mapping[str, Callable[..., Tables]] = {
     "alike": lambda **more: planted(2, NAMES, ("none", "noise"), repeats=4, runs=6, **more),
+    "equal on one set": lambda **more: planted(2, NAMES, repeats=1, runs=6, **more),
+    "better on one set": lambda **more: planted(
+        2, NAMES, repeats=1, runs=6, accuracy=of_classifier(a=0.92, b=0.9, c=0.9), **more
+    ),
     "better": lambda **more: planted(
         2, NAMES, repeats=4, runs=6, accuracy=of_classifier(a=0.92, b=0.9, c=0.9), **more
     ),
@@ -341,6 +345,17 @@ CLAIMS: tuple[Claim, ...] = (
         judged("alike", " > "),
         judged("better", r"^a(, [bc])? > "),
         f"{NOTHING}: {MANY}",
+        "one better by 0.02 (2 sd between seeds)",
+    ),
+    Claim(
+        "On this test set: a > b; on others, not told",
+        "answers",
+        r"^On this test set: |^, even on this test set|^ Over seeds, on this test set alone",
+        0.05,
+        "verdicts",
+        judged("equal on one set", " > "),
+        judged("better on one set", r": a(, [bc])? > "),
+        f"{NOTHING}: 2 datasets, 3 classifiers, one test set of 6 runs",
         "one better by 0.02 (2 sd between seeds)",
     ),
     Claim(

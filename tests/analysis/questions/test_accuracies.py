@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -78,17 +80,35 @@ def test_classifiers_that_are_alike_are_not_told_apart():
     assert "95 % for all 3 pairs of classifiers together" in text
 
 
-def test_one_test_set_allows_no_interval():
-    (text,) = told(planted(1, ("a", "b"), repeats=1, accuracy=of_classifier(a=0.7, b=0.9)))
-    assert "±" not in text
+def test_one_test_set_tells_of_itself_alone():
+    levels = of_classifier(a=0.7, b=0.9)
+    (text,) = told(planted(1, ("a", "b"), repeats=1, accuracy=levels))
     assert "(means over runs; n = 1 test set, 10 runs on each)" in text
-    assert "One test set allows no interval over test sets, so which is better on others" in text
+    assert re.search(
+        r"Over seeds, on this test set alone \(95 %\), b is better than a by 0\.\d{4} ± "
+        r"0\.\d{4}\. One test set allows no interval over test sets, so which is better on others "
+        "cannot be told",
+        text,
+    )
     assert "repeats = 5" in text
-    assert "is better than" not in text
+    (text,) = told(planted(1, ("a", "b"), repeats=1, runs=1, accuracy=levels))
+    assert "is better than" not in text, "a single run tells nothing of seeds"
     (alone,) = told(planted(1, ("a",), repeats=1))
     assert "One test set allows no interval over test sets; more repeats do" in alone
     (alone,) = told(planted(1, ("a",), repeats=4))
     assert alone.endswith("n = 4 test sets, 10 runs on each).")
+
+
+def test_the_interval_on_one_test_set_is_welchs():
+    tables = planted(1, ("a", "b"), repeats=1, accuracy=of_classifier(a=0.7, b=0.9))
+    (one,) = accuracies(tables)
+    of = {name: tables.runs.filter(classifier=name)["accuracy"].to_numpy() for name in "ab"}
+    low, high = stats.ttest_ind(of["b"], of["a"], equal_var=False).confidence_interval(0.95)
+    ((better, row),) = one.pairs
+    assert (better, row.classifier) == ("b", "a")
+    assert row.value == pytest.approx((low + high) / 2)
+    assert row.half == pytest.approx((high - low) / 2)
+    assert [mean.half for mean in one.rows] == [None, None]
 
 
 @pytest.mark.parametrize(("repeats", "few"), [(2, True), (3, True), (4, False)])

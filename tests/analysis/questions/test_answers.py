@@ -494,17 +494,23 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     assert verdict(better) == "a > b.", "not also a ≈ b"
     alike = replace(rest, pairs=(("a", Mean("b", 0.001, 0.002)),))
     assert verdict(alike) == "a ≈ b."
-    levels = of_classifier(a=0.9, b=0.8, c=0.7)
-    apart = planted(classifiers=tuple("abc"), accuracy=levels, repeats=6)
+    levels_of_three = of_classifier(a=0.9, b=0.8, c=0.7)
+    apart = planted(classifiers=tuple("abc"), accuracy=levels_of_three, repeats=6)
     assert headlines(apart)[0][1].endswith("\na > b > c; 3 pairs judged together.")
-    few = planted(classifiers=tuple("abc"), accuracy=levels, repeats=3)
+    few = planted(classifiers=tuple("abc"), accuracy=levels_of_three, repeats=3)
     assert headlines(few)[0][1].endswith("; 3 pairs judged together, on only 3 test sets.")
     same = headlines(planted(classifiers=tuple("abc"), sd=0.05, repeats=6))[0][1]
     assert same.endswith("\nWhich is better: none of 3 pairs can be told apart.")
     alike = planted(classifiers=("a", "b"), sd=0.0005, repeats=6)
     assert re.search(r"\n(a ≈ b|b ≈ a)\.$", headlines(alike)[0][1])
-    one = planted(classifiers=("a", "b"), repeats=1)
+    one = planted(classifiers=("a", "b"), repeats=1, runs=1)
     assert headlines(one)[0][1].endswith("\nWhich is better: not told, from one test set.")
+    one = planted(classifiers=("a", "b"), sd=0.05, repeats=1)
+    assert headlines(one)[0][1].endswith("\nWhich is better: not told, even on this test set.")
+    one = planted(classifiers=tuple("abc"), accuracy=levels_of_three, repeats=1)
+    assert headlines(one)[0][1].endswith(
+        "\nOn this test set: a > b > c; 3 pairs judged together; on others, not told."
+    )
     assert headlines(planted(classifiers=("a",)))[0][1].startswith("data-00: a 0.")
     assert "\n" not in headlines(planted(classifiers=("a",)))[0][1]
     with_noise = planted(schemes=("none", "noise"))

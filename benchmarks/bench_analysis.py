@@ -399,7 +399,7 @@ def bench_points(quick: bool) -> dict[str, Any]:
             for number in range(4):  # the first compiles
                 for way in taken:
                     keep_checked(sweep.paths.results, keep=False)
-                    made = {} if way == "with" else {"return_value": []}
+                    made: dict[str, Any] = {} if way == "with" else {"return_value": []}
                     with patch.object(points, "build", wraps=points.build, **made):
                         start = time.perf_counter()
                         sweep.analyze(Options(metrics=metrics))

@@ -25,6 +25,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -50,6 +51,7 @@ from manyseed.analysis.metrics.formulas import ec_kappa, ec_local
 from manyseed.analysis.metrics.gram import both_wrong, pack
 from manyseed.analysis.metrics.metric import HeldOut
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions import points
 from manyseed.analysis.questions.ensembles import RunPool, ensemble_draws
 
 
@@ -377,6 +379,40 @@ def keep_checked(results: Path, *, keep: bool) -> None:
             file.unlink()
 
 
+def bench_points(quick: bool) -> dict[str, Any]:
+    """What the table of test points adds to an analysis, as of one that leaves it out, in turns.
+
+    A whole first analysis of cheap metrics, and one that computes α̂, too.
+    """
+    n_runs, n_test = (400, 1000) if quick else (10_000, 8000)
+    folder = Path(tempfile.mkdtemp(prefix="bench-analysis-"))
+    try:
+        rng = np.random.default_rng(8)
+        scores = rng.standard_normal((n_runs, n_test), dtype=np.float32)
+        y_true, repeat = rng.integers(0, 2, n_test), np.arange(n_runs) // 10
+        np.savez(folder / "scores.npz", scores=scores, y_true=y_true, repeat=repeat)
+        sweep = Sweep.import_predictions([folder / "scores.npz"], folder / "sweep")
+        found: dict[str, Any] = {"runs": n_runs, "test_points": n_test}
+        asked = {"cheap": ("accuracy", "agreement"), "all": Options().metrics}
+        for name, metrics in asked.items():
+            taken = {"with": math.inf, "without": math.inf}
+            for number in range(4):  # the first compiles
+                for way in taken:
+                    keep_checked(sweep.paths.results, keep=False)
+                    made: dict[str, Any] = {} if way == "with" else {"return_value": []}
+                    with patch.object(points, "build", wraps=points.build, **made):
+                        start = time.perf_counter()
+                        sweep.analyze(Options(metrics=metrics))
+                        spent = time.perf_counter() - start
+                    if number:
+                        taken[way] = min(taken[way], spent)
+            found |= {f"{name}_{way}_seconds": least for way, least in taken.items()}
+            found[f"{name}_times_without"] = taken["with"] / taken["without"]
+        return found
+    finally:
+        shutil.rmtree(folder)
+
+
 BENCHES: dict[str, Callable[[bool], dict[str, Any]]] = {
     "reading": bench_reading,  # first, so that the peak is its own
     "alpha_hat": bench_alpha,
@@ -385,6 +421,7 @@ BENCHES: dict[str, Callable[[bool], dict[str, Any]]] = {
     "classification": bench_classification,
     "table_one": bench_table_one,
     "checksums": bench_checksums,
+    "points": bench_points,
 }
 
 

@@ -75,14 +75,18 @@ def crossed(runs: pl.DataFrame, pairs: pl.DataFrame, cells: pl.DataFrame) -> Plo
             row[0].set_title(named[cell])
     n = known.height
     crossed_sources = [sources_of(str(vary)) for vary in own["vary"]]
+    legends = {
+        "ec_local": " Error consistency: the mean over the run's pairs.",
+        "alpha_hat": " α̂: against all other runs.",
+    }
+    said = "".join(legends[name] for name in shown if name in legends)
     third = " A third source is averaged over." if max(crossed_sources) > 2 else ""
     return Plot(
         "crossed",
         "Crossed runs by the values of their sources",
         "Each field is a run, of the first test set: its value of one source down, of another "
         "across. A row that is light throughout is lucky whatever the order; single light fields "
-        "are interactions. Error consistency: the mean over the run's pairs; α̂: against all other "
-        f"runs.{third} n = {counted(n, 'run')}.{not_drawn(left)}",
+        f"are interactions.{said}{third} n = {counted(n, 'run')}.{not_drawn(left)}",
         n,
         figure,
         data=fields,

@@ -366,6 +366,7 @@ def _draws(table: pl.DataFrame, number: int) -> Plot:
                 by_chance = own[column].to_numpy()[:1] * np.sqrt(n[:1] / n)
                 axis.plot(n, by_chance, color="grey", lw=0.8, ls=":")
         axis_of_sizes(axis, sizes, "draws")
+        axis.set_xlim(sizes[0] / 1.1, sizes[-1] * 1.1)  # alike, whatever a panel lacks
         axis.set_ylabel(shown[column])
         if column != "cmi":
             _logarithmic(axis)

@@ -45,6 +45,8 @@ def test_a_field_is_a_run_of_the_first_test_set() -> None:
     labels = [axis.get_ylabel() for axis in plot.figure.axes[2:]]
     assert labels == ["accuracy", "local error consistency"]  # α̂ is 0 everywhere
     assert (plot.figure.axes[0].get_ylabel(), plot.figure.axes[0].get_xlabel()) == ("init", "batch")
+    assert "Error consistency: the mean over" in plot.caption
+    assert "α̂" not in plot.caption  # says nothing of what is not drawn
     assert plot.n == K**2
 
 

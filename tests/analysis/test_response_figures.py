@@ -271,6 +271,8 @@ def test_sensitivity_is_drawn_by_the_number_of_draws():
     ends = band.get_paths()[0].get_extents()
     assert (ends.y0, ends.y1) == pytest.approx((10, 15))
     assert "n = 24 models" in plot.caption
+    (plot,) = sensitivity(drawn_by_size().with_columns(gi_sd=pl.when(draws=1).then("gi_sd")))
+    assert len({axis.get_xlim() for axis in plot.figure.axes}) == 1  # though one has one dot
     (plot,) = sensitivity(drawn_by_size().with_columns(seconds=pl.lit(None, pl.Float64)))
     assert len(plot.figure.axes) == 2  # the plan's estimate is not known
 

@@ -111,6 +111,8 @@ def sentence(row: Mapping[str, Any]) -> str:
         if row["over"] == TEST_SETS and row.get("seeds_low") is not None:
             ends = f"{_sds(row, 'seeds_')}, 95 %, over seeds; {_sds(row)} for new test sets, too"
         return f"{part}: sd {value**0.5:.3g} ({ends}){share}{basis}{assumes}{_unequal(row)}"
+    if abs(value) < 1e-9 * high:  # a difference of equal mean squares, rounded
+        value = 0.0
     sign = "estimated below 0" if value < 0 else "estimated"
     unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
     return f"{part}: {unclear}, 95 %{on}){basis}{assumes}"

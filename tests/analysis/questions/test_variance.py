@@ -241,6 +241,16 @@ def test_intervals_of_parts_stay_inside_what_is_possible():
                 assert part == TEST_SET or row["high"] <= whole["high"] or part in ("alone", ALL)
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(-1.39e-19, "variance estimated at 0 "), (-2e-5, "variance estimated below 0 at -2e-05 ")],
+)
+def test_a_difference_that_is_0_but_for_rounding_is_not_below_0(value, words):
+    values = np.array([[0.8, 0.9, 0.85], [0.7, 0.8, 0.85]])
+    row = found(tables([({"vary": "init"}, values)]))[ACCURACY, "init", ALL]
+    assert words in sentence({**row, "variance": value, "low": 0.0, "high": 0.00175})
+
+
 def test_unequal_variances_are_told():
     rng = np.random.default_rng(5)
     equal = 0.8 + 0.01 * rng.normal(size=(8, 10))

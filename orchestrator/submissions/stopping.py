@@ -2,8 +2,8 @@
 
 Running tasks read two files of their submission: while ``stop`` exists they finish their fits in
 flight and end; they do not train cells in ``skip.json``. Waiting tasks are left to the scheduler,
-which cancels them or, for a pause, holds them. A cluster that does not answer keeps no other submission
-from being stopped; it is reported afterwards.
+which cancels them or, for a pause, holds them. A cluster that does not answer keeps
+no other submission from being stopped; it is reported afterwards.
 """
 
 from __future__ import annotations

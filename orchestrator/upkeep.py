@@ -13,6 +13,7 @@ from typing import NotRequired, TypedDict
 import numpy as np
 import polars as pl
 
+from manyseed.jobs.datasets.tablefile import WORKING_FOLDER
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.disk.lease import LeaseWatch
@@ -120,7 +121,8 @@ def _rebuilt_plan(paths: SweepPaths) -> list[Finding]:
             why = str(error).replace(f"{made.directory}/", "").replace("\n", " ")
             file, reason = next(iter(wrong.items()))
             reason += f", and cannot be rebuilt from {paths.sweep_file.name}: {why}"
-            raise DamagedFile(file, reason, RESTORE) from None
+            there = "call this from the folder that it was planned in, or "
+            raise DamagedFile(file, reason, there * (WORKING_FOLDER in why) + RESTORE) from None
         for file in reversed(wrong):  # cells last: without them there is no sweep to go on with
             file.parent.mkdir(exist_ok=True)
             place(file, (made.directory / file.relative_to(paths.directory)).read_bytes())

@@ -18,7 +18,7 @@ from manyseed.analysis.figures.labels import labelled
 class Citation:
     """What a paper cites: authors as words list them, and its number on arXiv if it is there.
 
-    Otherwise the journal with its volume, and the DOI if it has one.
+    Otherwise the journal with volume and pages, and the DOI if it has one.
     """
 
     authors: str
@@ -26,6 +26,8 @@ class Citation:
     year: int | None = None
     arxiv: str = ""
     journal: str = ""
+    volume: str = ""
+    pages: str = ""
     doi: str = ""
     note: str = ""  # of this software, as no other is cited
     cited_for: str = ""  # quantities that the study defines
@@ -35,7 +37,8 @@ class Citation:
         """The entry of a bibliography."""
         doi = f"doi:{self._doi}" if self._doi else self.note
         year = str(self.year) if self.year else ""
-        parts = (self.title, self.journal, year, doi)
+        journal = f"{self.journal} {self.volume}".strip()
+        parts = (self.title, journal, year, doi)
         return f"{self.authors}: {', '.join(filter(None, parts))}"
 
     @property
@@ -64,7 +67,8 @@ class Citation:
         facts |= {"year": self.year, "note": note}
         if self.arxiv:
             facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv"}
-        facts |= {"journal": self.journal, "doi": self._doi}
+        pages = self.pages.replace("-", "--")
+        facts |= {"journal": self.journal, "volume": self.volume, "pages": pages, "doi": self._doi}
         lines = (f"  {name} = {{{value}}},\n" for name, value in facts.items() if value)
         kind = "article" if self.journal else "misc"
         return f"@{kind}{{{key},\n{''.join(lines)}}}\n"

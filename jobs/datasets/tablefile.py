@@ -468,6 +468,9 @@ def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     return _Loaded(path, hashlib.sha256(content).hexdigest(), content)
 
 
+WORKING_FOLDER = "paths start at the working folder"
+
+
 def require_there(key: str, name: str, path: Path) -> None:
     """Refuse a file that does not exist, and say where it was looked for."""
     try:
@@ -475,7 +478,7 @@ def require_there(key: str, name: str, path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         reason = "does not exist"
         if str(path) != name:
-            reason += f": there is no {path}; paths start at the working folder"
+            reason += f": there is no {path}; {WORKING_FOLDER}"
         reason += did_you_mean_path(path if name.startswith("~") else Path(name))
         raise Refused(key, f"file:{name}" if key == "source" else name, reason) from None
     except (OSError, ValueError):  # reading it will say why

@@ -25,6 +25,8 @@ from manyseed.jobs.whole import place, sha256
 PROBE_ROWS = 64  # training rows of a probe, at least; with many classes there are more
 
 _MOST_SECONDS = 600
+FIXED = " is given a value: the runs do not differ by it"
+"""How the note on seeds ends that the code itself fixes; their names come before it."""
 LAST_LINES = 12
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import NOTHING, in_a_line
 from manyseed.jobs.own import command, copies, estimator, network, table, training
 from manyseed.jobs.own.calling import OwnError, asked, load
-from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
+from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import (
@@ -224,7 +224,7 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
     if own.seeds is None:
         notes.append(f"seeds: {_seeds(seeds)}")
     if fixed := [name for name in given if name not in seeds]:
-        notes.append(f"{', '.join(fixed)} is given a value: the runs do not differ by it")
+        notes.append(f"{', '.join(fixed)}{FIXED}")
     return Findings(seeds, scores, notes=tuple(notes))
 
 

@@ -97,10 +97,11 @@ def cancel(paths: SweepPaths, *, now: bool) -> tuple[int, int]:
     """Stop all tasks as `stopping.cancel`, and the search that is a job; its fits are kept."""
     from manyseed.orchestrator.submissions import stopping
 
-    ended = stopping.cancel(submissions(paths), now=now)
-    if (job := last_job(paths, paths.search_jobs())) is not None:
-        ((task,),) = tasks_of([job], fresh=True)
-        if task.is_alive and task.job_id:
-            with job.scheduler.changing():
-                job.scheduler.system.cancel([task.job_id])
-    return ended
+    try:
+        return stopping.cancel(submissions(paths), now=now)
+    finally:  # also if a cluster of the tasks does not answer
+        if (job := last_job(paths, paths.search_jobs())) is not None:
+            ((task,),) = tasks_of([job], fresh=True)
+            if task.is_alive and task.job_id:
+                with job.scheduler.changing():
+                    job.scheduler.system.cancel([task.job_id])

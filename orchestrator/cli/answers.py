@@ -26,6 +26,7 @@ from manyseed.orchestrator.cli.arguments import (
     meanings,
     names,
     option,
+    require_order,
     require_outside,
     require_words,
     shown_help,
@@ -75,6 +76,7 @@ class _Questions(TyperGroup):
         end = words[1] if len(words) > 1 else len(args)
         if not ctx.resilient_parsing:
             require_words(self.get_params(ctx), args[: end + 1])
+            require_order(ctx, args)
         first = sorted(args[:end], key=lambda word: not word.startswith("-"))
         return super().parse_args(ctx, [*first, *args[end:]])
 

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from typer.models import ArgumentInfo
 
 from manyseed.jobs.checks import parsed, quoted
-from manyseed.orchestrator.errors import ManyseedError, UserError, flag
+from manyseed.orchestrator.errors import ManyseedError, UserError, command, flag
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -222,6 +222,9 @@ class Command(TyperCommand):
         without_conversion(self.get_params(ctx))
         if not ctx.resilient_parsing:
             require_words(self.get_params(ctx), args)
+            places = [one for one in self.get_params(ctx) if not one.opts[0].startswith("-")]
+            if len(places) > 1 and places[0].metavar == "DIR":
+                require_order(ctx, args)
         return super().parse_args(ctx, [*_as_shown(self.get_params(ctx), args)])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -252,6 +255,18 @@ def require_words(parameters: Sequence[Any], words: Sequence[str]) -> None:
             remedy = "give it a value, or leave it out; is a variable of the shell not set?"
             raise UserError("is empty", key=key, remedy=remedy)
         before = word
+
+
+def require_order(ctx: Any, words: Sequence[str]) -> None:
+    """Refuse words of which the second is the sweep directory, and the first is no path at all."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    first, second = (*words[:2], "-", "-")[:2]
+    named = "-" not in (first[0], second[0]) and not Path(first).exists()
+    if named and SweepPaths(Path(second)).is_sweep:
+        verb = ctx.command_path.partition(" ")[2].split()
+        remedy = f"DIR comes first: {command(*verb, second, first, *words[2:])}"
+        raise UserError("there is no such directory", key="DIR", value=first, remedy=remedy)
 
 
 _TWINS = {"--output": "--out", "--where": "--only", "-w": "--only"}

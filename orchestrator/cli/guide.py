@@ -70,7 +70,7 @@ def docs(
 
     if as_schema:
         return schema()
-    texts, page = pages(), " ".join(words_ or [])
+    texts, page = pages(), _SYMBOL.sub(lambda m: _SYMBOLS[m[0]], " ".join(words_ or []))
     if not page:
         titles = [(name, next(iter(sections(text).values()))[0]) for name, text in texts.items()]
         print_table(None, ("page", "what it is about"), titles)
@@ -108,6 +108,17 @@ def docs(
         console.print(text, end="", soft_wrap=True)
     return None
 
+
+_SYMBOLS = {
+    "±": "plus minus",
+    ">": "greater",
+    "≈": "approximately",
+    "†": "identical",
+    "‡": "twins",
+    "*": "asterisk",
+}
+"""What the glossary calls symbols of tables and answers, which no word holds."""
+_SYMBOL = re.compile(rf"(?<!\S)[{''.join(_SYMBOLS)}](?!\S)")
 
 _SHOWN = 5
 

@@ -66,8 +66,16 @@ def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
 
 
 def say_notes(notes: Sequence[str], *arguments: object, style: str = "") -> None:
-    """Print a note; of several, their number and the command that prints them."""
+    """Print a note; of several, their number and the command that prints them.
+
+    That seeds are fixed is always printed, as it decides what all results mean.
+    """
+    from manyseed.jobs.own.findings import FIXED
+
     if len(notes) > 1:
+        for note in notes:
+            if FIXED in note:
+                say(note, style=style)
         say_next(f"{len(notes):,} notes", *arguments)
     else:
         for note in notes:

@@ -196,7 +196,7 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         console.print()
         for text in in_words([Choice(**choice) for choice in state["stacks"]]):
             say(text)
-    for problem in filter(None, (state["cluster_silent"], *state["problems"])):
+    for problem in (*_silence(state), *state["problems"]):
         say(f"\n{problem}", to=errors)
     if state["duplicates"]:
         say(f"\nRuns trained more than once: {state['duplicates']:,}.")
@@ -208,6 +208,18 @@ def _print_status(sweep: Sweep, state: Status) -> None:
     if state["report"]:
         console.print(f"Report: {state['report']}", soft_wrap=True)
     say_steps(state)
+
+
+def _silence(state: Status) -> Iterable[str]:
+    """Yield which clusters do not answer, in short: ``--json`` has their message."""
+    told, listed = state["cluster_silent"], state["submissions"]
+    if not told:
+        return
+    away = [one for one in listed if one["cluster"] != LOCAL]
+    going = [one for one in away if {*one["tasks"]} & {"running", "unknown"}]
+    names = ", ".join(dict.fromkeys(one["cluster"] for one in going or away))
+    shown = f"{names}: the cluster does not answer (status --json has its message)."
+    yield shown if names and "answer" in told else told
 
 
 def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:

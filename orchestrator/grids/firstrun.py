@@ -5,7 +5,7 @@ Classifiers are timed on this machine, and code of one's own is probed, as plann
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
@@ -16,6 +16,7 @@ import numpy as np
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.own.findings import FIXED
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.orchestrator.errors import refused
 from manyseed.orchestrator.grids.own import OwnCode
@@ -42,7 +43,7 @@ class FirstRun:
     `absent` are classifiers that lack a package here, `steady` those of `models` that draw no
     random number. `epochs` of each network are as many as there is time for, at most the default.
     `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed. `problem`
-    is why none could be.
+    is why none could be. `fixed` are the seeds to which code of one's own gives a value.
     """
 
     models: Sequence[str]
@@ -54,6 +55,7 @@ class FirstRun:
     rows: int = 0
     seconds: float = 0.0
     problem: str = ""
+    fixed: Sequence[str] = ()
 
     @property
     def told(self) -> str:
@@ -72,12 +74,13 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
     suitable = () if model else _ON_IMAGES if info.image else _TABULAR
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
     models = models if model is None else ["mine" if is_own else model]
+    fixed: list[str] = []
     absent = [each for each in suitable if each not in models]
     try:
         if is_own:  # probed, as it will be when it is planned
-            resolved = {
-                name: OwnCode([Path.cwd()], {}).resolve(name, table, info) for name in models
-            }
+            own = OwnCode([Path.cwd()], {})
+            resolved = {name: own.resolve(name, table, info) for name in models}
+            fixed = _fixed(note for notes in own.notes.values() for note in notes)
         else:
             resolved = {name: classifiers.resolve(name, {}, info) for name in models}
     except classifiers.Unsuitable as error:
@@ -106,7 +109,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         }
         whole = around + others + sum(seconds(*each) for each in epochs.items())
         alike = [] if rows else steady  # each run draws its own rows
-        return FirstRun(models, absent, alike, repeats, runs, epochs, rows, whole)
+        return FirstRun(models, absent, alike, repeats, runs, epochs, rows, whole, fixed=fixed)
 
     def fits(found: FirstRun) -> bool:
         enough = min(found.epochs.values(), default=_FEWEST_EPOCHS) >= _FEWEST_EPOCHS
@@ -118,6 +121,13 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         smaller.append(planned(_FEWER_RUNS, int(float(f"{rows:.1e}"))))
     smaller += [planned(runs, smaller[-1].rows, min(2, usual)) for runs in (_FEWER_RUNS, 2)]
     return next(filter(fits, smaller), smaller[-1])
+
+
+def _fixed(notes: Iterable[str]) -> list[str]:
+    """Return the seeds that code gives a value, without the names of the parts that have them."""
+    named = [note.removesuffix(FIXED) for note in notes if note.endswith(FIXED)]
+    each = [name.rpartition("__")[2] for names in named for name in names.split(", ")]
+    return [*dict.fromkeys(each)]
 
 
 def _slower(info: DatasetInfo, name: str) -> float:

@@ -105,7 +105,12 @@ def sweep_file(
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)
     first = first_run(described.info, model, table)
-    questions = (*_questions(described), *_noted(described), *_fewer_epochs(first))
+    questions = (
+        *_questions(described),
+        *_noted(described),
+        *_fewer_epochs(first),
+        *_seeds(first, model),
+    )
     asked = [f"  {question}" for question in questions]
     told = ["Please check:", *asked] if asked else []
     told += [first.told] if first.told else []
@@ -286,6 +291,14 @@ def _fewer_epochs(first: FirstRun) -> Iterator[str]:
         yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
 
 
+def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
+    """Yield which seeds the model fixes, as runs are to differ by theirs."""
+    if first.fixed:
+        seeds = "seeds change nothing" if first.steady else "the runs do not differ by it"
+        names = ", ".join(first.fixed)
+        yield f"{model}: {names} is fixed, so {seeds}: leave the value out to vary it"
+
+
 def _columns_told(data: _Data) -> Iterator[str]:
     """Yield lines of comments that name all columns: those to ask about, then the others."""
     if not data.columns:
@@ -379,8 +392,12 @@ def _lines(
         yield f"# {not_trainable(first.absent)}"
         yield f"# {install(lacking_packages(first.absent))}"
     if first.steady:
-        yield from _grid(data, first.steady, first.rows, "what draws no random number")
-        yield _line("runs", 1, "other seeds would make the same model")
+        names = ", ".join(first.fixed)
+        fixed = f"{names} is fixed in the model: leave the value out there, and runs = 1 here"
+        remark = fixed if names else "what draws no random number"
+        yield from _grid(data, first.steady, first.rows, remark)
+        why = f"while {names} is fixed, all would be the same model" if names else ""
+        yield _line("runs", 1, why or "other seeds would make the same model")
         if not drawing:
             yield from _perturbations(info, first.rows)
     counts = info.class_counts or (None,) * len(info.class_names)

@@ -15,6 +15,7 @@ from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserErro
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions.submission import (
+    SILENT,
     Submission,
     lost_failures,
     lost_files,
@@ -253,8 +254,8 @@ def _why(paths: SweepPaths, group: int, row: int) -> str:
     listed = submissions(paths)
     try:
         states = tasks_of(listed)
-    except UnavailableError as error:
-        silent, states = f" ({error})", tasks_of(listed, ask=False)
+    except UnavailableError:
+        silent, states = f" ({SILENT})", tasks_of(listed, ask=False)
     for submission, tasks in reversed([*zip(listed, states, strict=True)]):
         for task in tasks:
             rows = held_rows([submission.files.task(task.number)])

@@ -2,7 +2,8 @@
 
 Running tasks read two files of their submission: while ``stop`` exists they finish their fits in
 flight and end; they do not train cells in ``skip.json``. Waiting tasks are left to the scheduler,
-which cancels them or, for a pause, holds them.
+which cancels them or, for a pause, holds them. A cluster that does not answer keeps
+no other submission from being stopped; it is reported afterwards.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from manyseed.analysis.counts import counted
 from manyseed.orchestrator.disk.placing import place
-from manyseed.orchestrator.errors import UserError, command
+from manyseed.orchestrator.errors import UnavailableError, UserError, command
 from manyseed.orchestrator.submissions.scheduler import Scheduler
-from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
+from manyseed.orchestrator.submissions.submission import SILENT, Submission, TaskState, tasks_of
 from manyseed.orchestrator.tasks.intent import LOCAL, NOW, PAUSED, STOPPED, skip_cells, stop_request
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.slurm import commands
 
 _Act = Callable[[Scheduler, Iterable[str]], None]
+
+_ENDS = "there, tasks that run end once they read the request; for those that wait, "
 
 
 def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int, int]:
@@ -33,7 +37,8 @@ def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
     """Stop running tasks and hold waiting ones; return the number of each."""
-    for submission, _ in _on_clusters(submissions):
+    alive, silent = _alive(submissions)
+    for submission in (*(s for s, _ in alive if s.cluster != LOCAL), *silent):
         remedy = f"let them end: {command('cancel', submission.folder.parents[1])}; later resume"
         submission.scheduler.require_slurm("--pause", "waiting tasks cannot be held", remedy)
     return _stop(submissions, PAUSED, lambda scheduler, jobs: commands.hold(jobs))
@@ -59,56 +64,99 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
 
 def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> int:
     """Stop training some cells; return how many waiting tasks had no others and were cancelled."""
-    cancelled = 0
-    for submission, tasks in _alive(submissions):
+    cancelled, untold = 0, list[str]()
+    alive, silent = _alive(submissions)
+    for submission in silent:
+        skip_cells(submission.folder, cells)
+    for submission, tasks in alive:
         skipped = skip_cells(submission.folder, cells)
         idle = [
             task.job_id
             for task in _waiting(tasks)
             if Task.read(submission.files.task(task.number)).cells.keys() <= skipped
         ]
-        if idle:
+        if not idle:
+            continue
+        try:
             with submission.scheduler.changing():
                 submission.scheduler.system.cancel(idle)
-        cancelled += len(idle)
+        except UnavailableError as error:
+            untold.append(f"{submission.cluster}: {error}")
+        else:
+            cancelled += len(idle)
+    _require_answers(silent, untold, f"{counted(cancelled, 'waiting task')} cancelled")
     return cancelled
 
 
 def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
     """Limit how many tasks run at once, shared among arrays; return the number of arrays."""
     alive = []
-    for submission, tasks in _on_clusters(submissions):
+    found, silent = _alive(submissions)
+    for submission, tasks in found:
+        if submission.cluster == LOCAL:
+            continue
         remedy = "set parallelism in the profile, for later submissions"
         submission.scheduler.require_slurm("--throttle", "tasks cannot be throttled", remedy)
         alive.append((submission, [task.job_id for task in tasks if task.is_alive and task.job_id]))
     arrays = {job.partition("_")[0] for _, jobs in alive for job in jobs}
     if not arrays:
+        _require_answers(silent, [], "nothing was changed", "")
         raise UserError(
             "no task waits or runs on a cluster",
             remedy="on this machine: cancel, then resume with another --workers",
         )
     each = max(1, parallelism // len(arrays)) if parallelism else 0
+    untold: list[str] = []
     for submission, jobs in alive:
-        with submission.scheduler.changing():
-            commands.set_parallelism(jobs, each)
+        try:
+            with submission.scheduler.changing():
+                commands.set_parallelism(jobs, each)
+        except UnavailableError as error:
+            untold.append(f"{submission.cluster}: {error}")
+    _require_answers(silent, untold, "other arrays were changed", "")
     return len(arrays)
 
 
 def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[int, int]:
-    alive = [submission for submission, _ in _alive(submissions)]
-    for submission in alive:
+    found, silent = _alive(submissions)
+    alive = [submission for submission, _ in found]
+    for submission in (*alive, *silent):
         if content == NOW or stop_request(submission.folder) in (None, PAUSED):
             place(submission.files.stop, content.encode())
     running = waiting = 0
+    untold: list[str] = []
     # a task that starts from now on finds the file; one that started before shows as running
-    for submission, tasks in zip(alive, tasks_of(alive, fresh=True), strict=True):
+    found, silent_since = _alive(alive, fresh=True)
+    silent += silent_since
+    for submission, tasks in found:
         jobs = [task.job_id for task in _waiting(tasks)]
-        if jobs:
+        running += sum(task.is_alive for task in tasks) - len(jobs)
+        if not jobs:
+            continue
+        try:
             with submission.scheduler.changing():
                 act(submission.scheduler, jobs)
-        waiting += len(jobs)
-        running += sum(task.is_alive for task in tasks) - len(jobs)
+        except UnavailableError as error:
+            untold.append(f"{submission.cluster}: {error}")
+        else:
+            waiting += len(jobs)
+    held = "held" if content == PAUSED else "cancelled"
+    stopped = f"{counted(running, 'task')} asked to stop, {counted(waiting, 'waiting task')} {held}"
+    _require_answers(silent, untold, stopped)
     return running, waiting
+
+
+def _require_answers(
+    silent: Sequence[Submission], untold: Sequence[str], done: str, ends: str = _ENDS
+) -> None:
+    """Raise `UnavailableError` with what was done all the same, if a cluster could not be told.
+
+    `untold`: what clusters said that did answer.
+    """
+    told = [*(f"{one.cluster}: {SILENT}" for one in silent), *untold]
+    if told:
+        why = "\n  ".join(dict.fromkeys(told))
+        raise UnavailableError(f"{why}\n  {done}; {ends}repeat this when it answers")
 
 
 def _waiting(tasks: Iterable[TaskState]) -> list[TaskState]:
@@ -116,15 +164,24 @@ def _waiting(tasks: Iterable[TaskState]) -> list[TaskState]:
     return [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
 
 
-def _on_clusters(
-    submissions: Sequence[Submission],
-) -> list[tuple[Submission, list[TaskState]]]:
-    return [(s, tasks) for s, tasks in _alive(submissions) if s.cluster != LOCAL]
+def _alive(
+    submissions: Sequence[Submission], *, fresh: bool = False
+) -> tuple[list[tuple[Submission, list[TaskState]]], list[Submission]]:
+    """Return those with tasks that are not over; apart, those whose cluster does not answer."""
+    silent: list[Scheduler] = []
 
+    def note(scheduler: Scheduler) -> bool:
+        silent.append(scheduler)
+        return True
 
-def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[TaskState]]]:
-    states = zip(submissions, tasks_of(submissions), strict=True)
-    return [(s, tasks) for s, tasks in states if any(task.is_alive for task in tasks)]
+    states = tasks_of(submissions, fresh=fresh, dispensable=note)
+    away = [s for s in submissions if s.cluster != LOCAL and s.scheduler in silent]
+    found = [(s, tasks) for s, tasks in zip(submissions, states, strict=True) if s not in away]
+    unseen = zip(away, tasks_of(away, ask=False), strict=True)
+    return (
+        [(s, tasks) for s, tasks in found if any(task.is_alive for task in tasks)],
+        [s for s, tasks in unseen if any(task.is_alive for task in tasks)],
+    )
 
 
 _POLL_SECONDS = 0.25

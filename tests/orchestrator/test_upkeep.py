@@ -643,6 +643,37 @@ def test_a_plan_that_is_not_certain_is_not_rebuilt(
     assert not copy.paths.plan.exists()
 
 
+def test_a_plan_of_a_file_is_rebuilt_from_the_folder_that_it_was_planned_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"{n % 7},{n % 3},{n % 2}\n" for n in range(60))
+    write(tmp_path / "rows.csv", f"a,b,y\n{rows}")
+    text = """
+name = "sweep"
+seed = 1
+repeats = 1
+runs = 2
+[[grid]]
+dataset = ["rows"]
+classifier = ["lr-sgd"]
+[dataset.rows]
+source = "file:rows.csv"
+target = "y"
+"""
+    monkeypatch.chdir(tmp_path)
+    sweep = Sweep.plan(write(tmp_path / "sweep.toml", text), tmp_path / "sweep")
+    before = sweep.paths.cells.read_bytes()
+    sweep.paths.part(1).unlink()
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    with pytest.raises(DamagedFile, match="call this from the folder that it was planned in, or"):
+        sweep.verify(repair=True)
+    monkeypatch.chdir(tmp_path)
+    sweep.verify(repair=True)
+    assert sweep.paths.part(1).exists()
+    assert sweep.paths.cells.read_bytes() == before
+
+
 def test_a_plan_without_the_submissions_is_compared_with_the_store(copy: Sweep) -> None:
     shutil.rmtree(copy.paths.tasks)
     shutil.rmtree(copy.paths.plan)

@@ -201,7 +201,7 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("same patient several rows", "faq#rows-that-belong-together-and-other-leakage"),
         ("resume after crash", "faq#it-stopped-in-the-middle"),
         ("test cluster", "cluster#a-cluster-to-try"),
-        ("delete runs", "sweep-file#planning-again"),
+        ("delete runs", "faq#can-runs-be-deleted"),
         ("change number of epochs after training", "sweep-file#planning-again"),
         ("custom metric f1", "results#metrics-of-your-own"),
         (
@@ -260,6 +260,38 @@ def test_excerpts_are_whole_sentences() -> None:
         for one in guide.mentions(word, every):
             assert not one.line.startswith(("…", "|", "!["))
             assert len(one.line) <= 202
+
+
+@pytest.mark.parametrize(
+    ("asked", "where", "told"),
+    [
+        ("±", "glossary#plus-minus", "standard deviation between the runs"),
+        ("what does ± mean", "glossary#plus-minus", "standard deviation between the runs"),
+        ("plus minus", "glossary#plus-minus", "standard deviation between the runs"),
+        ("± seeds", "glossary#plus-minus", "± seeds: the standard deviation"),
+        ("α̂", "glossary#alpha", "how unlike a run is"),
+        ("δ", "glossary#delta", "the resolution of"),
+        ("†", "glossary#identical", "no source of randomness reaches"),
+        ("‡", "glossary#twins", "cells whose runs are the same fits"),
+        ("≈", "glossary#approximately", "within 0.005"),
+        (">", "glossary#greater", "better than b beyond chance"),
+        ("*", "glossary#asterisk", "Holm's correction"),
+        ("pending", "cluster#nothing-starts", ""),
+        ("why is my job pending", "cluster#nothing-starts", ""),
+        ("queue", "cluster#nothing-starts", ""),
+        ("job does not start", "cluster#nothing-starts", ""),
+        ("delete failed runs", "faq#can-runs-be-deleted", "cannot"),
+        ("delete runs", "faq#can-runs-be-deleted", "cannot"),
+        ("can I delete runs", "faq#can-runs-be-deleted", "cannot"),
+    ],
+)
+def test_symbols_and_questions_lead_to_their_answer(asked: str, where: str, told: str) -> None:
+    code, text = inside("docs", *asked.split())
+    first, line = text.splitlines()[:2]
+    assert (code, first.startswith(where), told in line) == (0, True, True), text
+    assert where in text.splitlines()[-1]
+    if where.startswith("glossary"):
+        assert inside("docs", where)[0] == 0
 
 
 @pytest.mark.parametrize("word", ["é", "é à", "xyzzy", "wallltime", "!"])

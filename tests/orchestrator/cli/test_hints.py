@@ -32,6 +32,18 @@ classifier = ["lr-sgd"]
 ON_THIS_MACHINE = "--cluster local"
 
 
+@pytest.mark.parametrize("verb", ["answers compare", "answers variance", "status 0:0:1", "logs 1"])
+def test_a_directory_that_comes_second_is_put_first(
+    quick: Sweep, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(quick.directory.parent)
+    name, word = verb.split()
+    code, text = inside(name, word, quick.directory.name)
+    right = f"manyseed {name} {quick.directory.name} {word}"
+    assert (code, f"DIR comes first: {right}" in text) == (2, True), text
+    assert "no such question" not in text
+
+
 @pytest.fixture
 def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine that submits jobs, in a folder with a sweep file; both names have a blank."""

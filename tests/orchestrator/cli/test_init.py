@@ -126,6 +126,33 @@ def test_what_it_writes_for_a_script_plans(here: Path) -> None:
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
 
 
+FOREST = """
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+def model{}:
+    return make_pipeline(StandardScaler(), RandomForestClassifier(30, random_state={}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "given"), [("()", 42), ("(seed=0)", 3), ("(random_state=0)", "random_state")]
+)
+def test_a_seed_that_the_model_fixes_is_told(here: Path, taken: str, given: object) -> None:
+    (here / "m4.py").write_text(FOREST.format(taken, given))
+    code, text = inside("init", "sklearn:wine", "m4.py", "--out", "fixed.toml")
+    assert code == 0, text
+    told = "m4.py: random_state is fixed, so seeds change nothing: leave the value out to vary it"
+    assert told in " ".join(text.split())
+    assert "Please check:" in text
+    text = (here / "fixed.toml").read_text()
+    assert "draws no random number" not in text
+    assert "# random_state is fixed in the model" in text
+    code, text = inside("plan", "fixed.toml", "--out", "planned")
+    assert "random_state is given a value: the runs do not differ by it" in " ".join(text.split())
+
+
 DATA = """
 import numpy as np
 import polars as pl

@@ -11,8 +11,9 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.cli.status import _training
-from tests.orchestrator.conftest import command, inside, write
+from tests.orchestrator.conftest import command, inside, wait_until, write
 from tests.orchestrator.damage import as_on_a_cluster
+from tests.orchestrator.test_run import SLOWER
 
 
 @pytest.fixture
@@ -23,13 +24,17 @@ def sweep(quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Swee
     (file,) = sweep.paths.submission(2).glob("lives/*/progress.json")
     value = json.loads(file.read_bytes()) | {"state": "running"}
     file.write_text(json.dumps(value))
-    folder = tmp_path / "bin"
+    silence(tmp_path / "bin", monkeypatch)
+    return sweep
+
+
+def silence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let SLURM's commands, in a new folder, reach nothing."""
     folder.mkdir()
     for name in ("sbatch", "squeue", "sacct", "scontrol", "sinfo"):
         said = "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"
         write(folder / name, f"#!/bin/sh\n{said}\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return sweep
 
 
 def test_finished_runs_are_analysed_shown_and_exported(sweep: Sweep, tmp_path: Path) -> None:
@@ -81,3 +86,44 @@ def test_what_trains_is_told_by_the_runs_of_the_sweep(sweep: Sweep) -> None:
     assert _training(state) == "Training: 4 processes; about 1 min 00 s left."
     state["runs"] = dict.fromkeys(state["runs"], 0)
     assert "no run has finished yet" in _training(state)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("verb", [("--now",), ("--pause",), ("--only", "classifier = 'xgb'")])
+def test_what_trains_here_is_stopped_while_a_cluster_is_silent(
+    tmp_path: Path, stopped: list[Sweep], monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
+    stopped.append(sweep)
+    first = sweep.submit(workers=1)
+    assert first is not None
+    wait_until(lambda: bool(first.attempts()), "a task that trains")
+    sweep.cancel(now=True)
+    wait_until(lambda: not sweep.is_running, "its end")
+    as_on_a_cluster(sweep.directory)
+    first.files.stop.replace(tmp_path / "stop")  # of both, as it was copied
+    (far,) = [one for one in sweep.submissions() if one.cluster == "far"]
+    far.files.stop.unlink()
+    (file,) = far.folder.glob("lives/*/progress.json")
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"state": "running"}))
+    for old in (*far.folder.rglob("*"), *sweep.paths.leases.iterdir()):
+        os.utime(old, (1e9, 1e9))
+    silence(tmp_path / "bin", monkeypatch)
+    assert inside("resume", sweep.directory, "--cluster", "local", "--workers", 1)[0] == 0
+    here = sweep.submissions()[-1]
+    assert here.cluster == "local"
+    wait_until(lambda: bool(here.attempts()), "a task that trains here")
+    code, printed = inside("cancel", sweep.directory, *verb)
+    assert (code, "far: the cluster does not answer" in printed) == (4, True), printed
+    assert "slurm_load_jobs" not in printed
+    if verb[0] == "--only":
+        assert here.skipped_cells
+    else:
+        assert "1 task asked to stop" in printed
+        wait_until(lambda: not any(task.is_alive for task in here.tasks()), "its end")
+    code, printed = inside("status", sweep.directory)
+    shown = sweep.status()["cluster_silent"]
+    shutil.rmtree(far.folder)  # so that what is left can be stopped
+    assert "far: the cluster does not answer (status --json" in " ".join(printed.split())
+    assert "slurm_load_jobs" not in printed
+    assert "slurm_load_jobs" in str(shown)

@@ -169,7 +169,10 @@ def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) ->
     code, text = inside("methods", quick_analysed.directory, "--format", "bibtex")
     assert code == 0
     assert "@article{holm1979,\n  author = {S. Holm},\n" in text
-    assert "  journal = {Biometrika 34},\n  doi = {10.1093/biomet/34.1-2.28},\n" in text
+    journal = "  journal = {Biometrika},\n  volume = {34},\n  pages = {28--35},\n"
+    assert f"{journal}  doi = {{10.1093/biomet/34.1-2.28}},\n" in text
+    for key, one in STUDIES.items():
+        assert not one.journal[-1:].isdigit(), f"{key}: the volume is a field of its own"
     assert "@misc{agarwal2021,\n" in text
 
 

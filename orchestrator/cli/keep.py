@@ -362,6 +362,7 @@ def import_(
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
     from manyseed.orchestrator.importing import import_predictions
+    from manyseed.orchestrator.importing.archive import left_out
     from manyseed.orchestrator.importing.classes import FLOOR
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.sweep import Sweep
@@ -376,9 +377,9 @@ def import_(
         else:
             del of_map[option]
     name = options["classifier"]
-    files = files or []
+    files = left_out(files or [], [map_])
     into = _into(files, out)
-    unnamed = files[1:] if into else files
+    unnamed = files[bool(into) :]
     if of_each and unnamed and name is None:
         raise UserError(
             "has no classifier, but other files do",
@@ -417,14 +418,15 @@ def _pairs_of(directory: Path) -> str:
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.plan import Plan
 
-    pairs = dict[str, dict[str, None]]()
-    for dataset, classifier in (
-        Plan.read(SweepPaths(directory)).cells["dataset", "classifier"].rows()
-    ):
-        pairs.setdefault(dataset, {})[classifier] = None
+    plan, pairs = Plan.read(SweepPaths(directory)), dict[str, dict[str, str]]()
+    runs = plan.all_rows.join(plan.cells, on="cell", maintain_order="left")
+    counts = runs.group_by("dataset", "classifier", maintain_order=True).len()
+    are_even = counts["len"].n_unique() == 1
+    for dataset, name, n in counts.rows():
+        pairs.setdefault(dataset, {})[name] = name if are_even else f"{name} ({n:,})"
     told = (
-        f"dataset {dataset}, classifier{'s' * (len(names) > 1)} {some([*names], _FEW_NAMED)}"
-        for dataset, names in pairs.items()
+        f"dataset {dataset}, classifier{'s' * (len(of) > 1)} {some([*of.values()], _FEW_NAMED)}"
+        for dataset, of in pairs.items()
     )
     return some([*told], _FEW_NAMED)
 

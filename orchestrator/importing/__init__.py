@@ -23,7 +23,15 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.archive import exported, unpack
+from manyseed.orchestrator.importing.archive import (
+    TRUTHS,
+    exported,
+    left_out,
+    one_truth,
+    require_one_model,
+    truth_beside,
+    unpack,
+)
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
     ENTRIES,
@@ -51,6 +59,7 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     common_name,
+    models_of,
     prediction_file,
     unreadable,
 )
@@ -162,9 +171,12 @@ def import_predictions(
         given |= {"classifier"} if classifiers else set()
         given |= Pattern(name).parts if name else set()
         folders = [file for file in files if _is_folder(file)]
-        if truth or any(one.stem in _TRUTHS for folder in folders for one in folder.iterdir()):
-            given.add("y_true")
         check = partial(_imported, files, directory, tried=True)
+        if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
+            given.add("y_true")
+        elif beside := truth_beside(files, error, lambda one: check(**{**options, "truth": one})):
+            given.add("y_true")
+            error = error.told({**error.options, "truth": str(beside)})
         raise error.told(_all_meant(error, given, options, check)) from None
 
 
@@ -224,7 +236,7 @@ def _imported(
 ) -> int:
     """Import the files, or only check that they can be read."""
     asked = cast(Probability, probability)
-    is_dataset_given = dataset is not None
+    is_dataset_given, is_named = dataset is not None, classifier is not None
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
@@ -234,6 +246,8 @@ def _imported(
     _require_named(columns, (*OWN, "confidence", *NAMES), "--columns")
     _require_named(key, (*ENTRIES, *ALSO), "--key")
     truths: list[Path] = []
+    own = [runs, None if truth is None or _holds_runs(Path(truth), key) else truth]
+    files = left_out(files, own)
     pattern = None if name is None else Pattern(name)
     if not dataset and (folder := next((file for file in files if _is_folder(file)), None)):
         dataset = folder.resolve().name
@@ -241,7 +255,7 @@ def _imported(
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
         files = [*pattern.files(files, FORMATS)]
-    files = [one for file in files for one in _spread(file, truths)]
+    files = left_out([one for file in files for one in _spread(file, truths)], own)
     named: list[tuple[Path | InMemory, Names]]
     of_paths: dict[Path, dict[str, Any]] = {}
     is_table = len(files) > 1 and all(_is_table(file) for file in files)
@@ -264,6 +278,9 @@ def _imported(
             for file in listed
             for one in _spread(Path(file) if isinstance(file, str) else file, truths)
         ]
+        if not (paths := left_out(given_paths := paths, own)) and given_paths:
+            problem = "has an option of its own, and holds no predictions"
+            raise UserError(problem, file=given_paths[0], key=f"--classifier {of_name}")
         named += [(file, Names(dataset, of_name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
@@ -282,7 +299,10 @@ def _imported(
             remedy="import arrays, tables with OpenML's columns, or one exported file at a time",
         )
     (kind,) = kinds
-    for given, option, of in ((columns, "--columns", "table"), (key, "--key", "arrays")):
+    for given, option, of in (
+        *((columns, "--columns", "table"), (key, "--key", "arrays")),
+        *((truth, "--truth", "arrays"), (runs, "--runs", "arrays")),
+    ):
         if given and kind != of:
             what = "CSV and Parquet tables" if of == "table" else "NPZ and PyTorch files"
             remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
@@ -318,7 +338,7 @@ def _imported(
             _allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             more = _further_entries(
-                _one_truth(truths) if truth is None else Path(truth),
+                one_truth(truths) if truth is None else Path(truth),
                 None if runs is None else Path(runs),
                 scratch,
             )
@@ -335,7 +355,14 @@ def _imported(
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
         if are_joined:
-            sources = joined(sources, is_dataset_given=is_dataset_given)
+            is_unnamed = not (classifiers or pattern or is_named or "classifier" in (columns or {}))
+            of_one = partial(require_one_model, files if is_unnamed else [], sources)
+            try:
+                sources = joined(sources, is_dataset_given=is_dataset_given)
+            except Unread:
+                of_one()
+                raise
+            of_one()
         if tried:
             return 0
         return write(sources, directory)
@@ -449,9 +476,6 @@ def _allow_open(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-_TRUTHS = ("y_true", "truth")
-
-
 def _is_table(file: Path | InMemory) -> bool:
     return isinstance(file, Path) and file.suffix in (".csv", ".parquet")
 
@@ -469,25 +493,24 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
         return [file]
     held = [one for one in file.iterdir() if one.suffix in FORMATS and not one.name.startswith(".")]
     found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
-    truths += [one for one in found if one.stem in _TRUTHS]
-    others = [one for one in found if one.stem not in _TRUTHS]
+    truths += [one for one in found if one.stem in TRUTHS]
+    others = [one for one in found if one.stem not in TRUTHS]
     if not others:
         remedy = f"their names end in {', '.join(FORMATS)}"
         below = (one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS)
         if example := next(below, None):
             path = example.relative_to(file).as_posix()
-            form = f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
-            remedy = f"its folders do; say what their paths, such as {path}, mean: --name '{form}'"
+            form, _ = models_of([*below, example])
+            form = form or f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
+            raise Unread(
+                "this folder has no files of predictions",
+                file=file,
+                key=None,
+                options={"name": form},
+                before=f"its folders do; say what their paths, such as {path}, mean: ",
+            )
         raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
     return others
-
-
-def _one_truth(truths: Sequence[Path]) -> Path | None:
-    """Return the file of true classes in folders: they may share one, or have equal ones."""
-    if len({one.read_bytes() for one in truths}) > 1:
-        problem = f"differs from {truths[0]}, but there can be one file of true classes"
-        raise UserError(problem, file=truths[1], remedy="import these folders separately")
-    return truths[0] if truths else None
 
 
 def _require_named(given: Mapping[str, str] | None, known: Sequence[str], key: str) -> None:
@@ -513,11 +536,21 @@ def _kind(file: Path) -> str:
     return "exported" if is_exported(file) else "table"
 
 
+def _holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
+    """Return whether a file of true classes also holds predictions."""
+    if truth.suffix == ".npy" or truth.suffix not in READERS:
+        return False
+    with suppress(Exception), ExitStack() as stack:  # what cannot be read is told where it is used
+        held = opened_as_held(truth, truth.parent, stack, key or NOTHING)
+        return "y_true" in held.small and bool(held.large)
+    return False
+
+
 def _truth(file: Path, scratch: Path) -> NDArray[Any]:
     """Return the true classes in a file of them alone, or in one that also holds others."""
     if file.suffix in (".csv", ".parquet"):
-        frame = read_frame(file, _TRUTHS)
-        names = [name for name in _TRUTHS if name in frame.columns] or frame.columns
+        frame = read_frame(file, TRUTHS)
+        names = [name for name in TRUTHS if name in frame.columns] or frame.columns
         if len(names) != 1:
             remedy = "call the column of true classes y_true"
             raise UserError("has several columns", file=file, remedy=remedy)

@@ -310,7 +310,15 @@ def entries_of(
     ((key, array),) = large.items()
     if "y_true" not in given:
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
-        raise UserError("y_true is missing", file=path, remedy=remedy)
+        if held.origin is not None:
+            raise UserError("y_true is missing", file=path, remedy=remedy)
+        raise Unread(
+            "y_true is missing",
+            file=path,
+            key=None,
+            options={"truth": "FILE"},
+            before=f"{remedy}: ",
+        )
     if array.shape[1:] == np.shape(given["y_true"]) and _is_one_hot(np.asarray(given["y_true"])):
         raise UserError(
             f"has shape {array.shape[1:]}, a row of 0 and 1 for each sample",

@@ -249,7 +249,8 @@ class Doubts:
             truth, label = self._source.y_true[self._repeats[positions[0]]], [*held.values()]
             kept = None if self._kept is None else self._kept(positions[0])
             n = 0 if kept is None else len(kept)
-            found, times = apart(np.stack([*([] if kept is None else kept), *label]), truth, n)
+            every = np.stack([*([] if kept is None else kept), *label])
+            found, times = apart(every, truth, n)
             if found:
                 places = some([self._source.places[positions[at - n]] for at in found], _SHOWN)
                 disagrees, its = ("disagrees", "its") if len(found) == 1 else ("disagree", "their")
@@ -259,8 +260,16 @@ class Doubts:
                     f"do among themselves, as if {its} points were in another order. Ids of rows "
                     "(row_id) would put them right."
                 )
+            wrong = (every != truth).sum(axis=1)
+            same = [self._source.places[positions[at]] for at in np.flatnonzero(wrong[n:] == 0)]
+            if 0 < len(same) < len(wrong) / 2 and wrong[wrong > 0].min() >= _PERFECT:
+                self._warn(
+                    f"right in every point, as no other run nearly is: {some(same, _SHOWN)}. Is it "
+                    "the true classes?"
+                )
 
 
+_PERFECT = 10  # errors of every other run
 _MOST_LABELS = 2**27  # points × classes of all runs that are compared
 _LIKELY, _UNLIKELY = 3, 20  # points on which the most similar runs differ
 

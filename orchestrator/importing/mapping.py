@@ -358,6 +358,7 @@ def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
         for form in forms:
             if all(form.replace(CLASS, one) in frame.columns for one in classes):
                 found["confidence"] = form
+                found = {own: name for own, name in found.items() if name != "NAME"}
                 break
     others = [name for name in frame.columns if name not in given.values()]
     of_run: list[str] = [name for name in ("repeat", "run") if name in frame.columns]

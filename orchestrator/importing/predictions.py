@@ -7,6 +7,7 @@ import json
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -372,6 +373,29 @@ def common_name(files: Sequence[Path]) -> str:
     start, end = shared_ends([file.stem for file in files])
     kept = _SEED.sub("", start) or end.strip("-_. ")
     return kept or files[0].resolve().parent.name or "imported"
+
+
+_NUMBERED = re.compile(
+    r"(?P<kind>.+?)(?P<form>(?:[\W_]+(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?"
+    r"|folds?|s|r))?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
+    re.IGNORECASE,
+)
+
+
+def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
+    """Return the pattern of numbered files' paths, and how many begin with each name before it.
+
+    The pattern has ``{classifier}`` for the names if there are several; "" if there is none.
+    """
+    top = os.path.commonpath([file.absolute().parent for file in files])
+    paths = [file.absolute().relative_to(top).as_posix() for file in files]
+    found = [each for path in paths if (each := _NUMBERED.fullmatch(path))]
+    forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
+    counts = Counter(each["kind"] for each in found)
+    if len(found) < len(paths) or len(forms) > 1 or any("/" in name for name in counts):
+        return "", {}
+    named = "{classifier}" if len(counts) > 1 else next(iter(counts))
+    return f"{named}{forms.pop()}", dict(counts)
 
 
 def shared_ends(names: Iterable[str]) -> tuple[str, str]:

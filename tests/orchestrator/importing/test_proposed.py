@@ -200,7 +200,7 @@ def test_a_tree_of_folders_is_told_how_to_be_read(tmp_path: Path) -> None:
             np.savez(folder / f"seed-{run}.npz", scores=np.log(shares(run))[None], y_true=Y)
     out = ("--out", tmp_path / "made")
     code, said = inside("import", tmp_path / "tree", *out)
-    (form,) = re.findall(r"mean: --name '(.*)'", said)
+    (form,) = re.findall(r"mean: manyseed .* --name '(.*)'", said)
     assert (code, form) == (2, "{classifier}/seed-{run}.npz")
     code, said = inside("import", tmp_path / "tree", *out, "--name", form)
     assert (code, "classifiers cnn, vit" in said) == (0, True), said

@@ -337,7 +337,7 @@ def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
         "Histograms of the logit gaps of two runs in the first repeat of each cell, one panel per "
         "cell, whose accuracies and whose churn against the average of all other runs are within "
         "0.005 or one test point, and whose distances from these averages (dashed) differ most. "
-        "Cells whose farther run has no larger α̂, or is too near to be seen, are left out. "
+        "Cells whose farther run has no larger α̂, or one below the resolution, are left out. "
         f"{words}. n = {counted(2 * len(axes), 'run')}."
         f"{not_drawn(left)}",
         2 * len(axes),

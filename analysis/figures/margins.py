@@ -277,8 +277,8 @@ ALIKE = ("alike_near", "alike_far")
 def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
     """Draw two runs of a cell that accuracy and churn do not tell apart, and α̂ does.
 
-    RKS24, figure 2. Cells whose farther run has no larger α̂, or is below the resolution, are left
-    out; runs are taken from the first repeat with margins.
+    RKS24, figure 2. Cells whose farther run has no larger α̂ are left out; runs are taken from the
+    first repeat with margins.
 
     `margins`: `analysis.questions.margins`. `tables`: one snapshot per cell.
     """
@@ -295,10 +295,6 @@ def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
         )
         own = own.join(levels, on=[*shared, f"{end}_run"], how="left", maintain_order="left")
     own = own.filter(pl.col("_alike_far") > pl.col("_alike_near"))
-    if "below_resolution" in tables.runs.columns:
-        seen = tables.runs.filter(~pl.col("below_resolution").cast(pl.Boolean))
-        seen = seen.select(*shared, pl.col("run_index").alias("alike_far_run"))
-        own = own.join(seen, on=[*shared, "alike_far_run"], how="semi", maintain_order="left")
     cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
     if cells.is_empty():
         return None
@@ -337,7 +333,7 @@ def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
         "Histograms of the logit gaps of two runs in the first repeat of each cell, one panel per "
         "cell, whose accuracies and whose churn against the average of all other runs are within "
         "0.005 or one test point, and whose distances from these averages (dashed) differ most. "
-        "Cells whose farther run has no larger α̂, or one below the resolution, are left out. "
+        "Cells whose farther run has no larger α̂ are left out. "
         f"{words}. n = {counted(2 * len(axes), 'run')}."
         f"{not_drawn(left)}",
         2 * len(axes),

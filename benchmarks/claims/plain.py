@@ -115,7 +115,7 @@ PLAIN: Mapping[str, str] = {
     r"smallest trimming level|(least|most) churn|largest difference between|At most \{\} of a kind|"
     r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all|"
     r"least confidence|the most confident|the others rejected|at least some confidence|"
-    r"has no larger α̂, or": ("Captions: what is drawn, and by what it was chosen."),
+    r"has no larger α̂ are left out": ("Captions: what is drawn, and by what it was chosen."),
     r"response curves with equal ends|of another metric of runs|[Ss]ingular values? ?(of|,|$)": (
         "What a kind of figures draws."
     ),

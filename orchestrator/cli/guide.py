@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from manyseed.jobs.hparams import Hparam
 
 _WIDEST = 100
-_PLACES = 6
+_PLACES, _SHOWN, _MOST_PARTLY, _MOST_LIKE = 6, 5, 5, 3  # listed
 
 
 def pages_like(incomplete: str) -> list[str]:
@@ -109,18 +109,10 @@ def docs(
     return None
 
 
-_SYMBOLS = {
-    "±": "plus minus",
-    ">": "greater",
-    "≈": "approximately",
-    "†": "identical",
-    "‡": "twins",
-    "*": "asterisk",
-}
+_NAMED = "plus-minus greater approximately identical twins asterisk"
+_SYMBOLS = dict(zip("±>≈†‡*", (name.replace("-", " ") for name in _NAMED.split()), strict=True))
 """What the glossary calls symbols of tables and answers, which no word holds."""
 _SYMBOL = re.compile(rf"(?<!\S)[{''.join(_SYMBOLS)}](?!\S)")
-
-_SHOWN = 5
 
 
 def begin(folder: Path) -> None:
@@ -375,7 +367,6 @@ def _terms_like(asked: Sequence[str], texts: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(near))[:_MOST_LIKE]
 
 
-_MOST_LIKE = 3
 _SMALL = {
     *("a", "an", "and", "are", "at", "be", "by", "can", "do", "does", "for", "from", "how", "i"),
     *("in", "is", "it", "of", "on", "or", "the", "to", "what", "when", "where", "which", "with"),
@@ -428,12 +419,10 @@ _COMMON = {
     *("when", "where", "which", "who", "why", "with"),
 }
 _LEAST_SCORE = 0.6  # of the best
-_MOST_PARTLY = 5
 
-_LONG_WORD = 3
 _ENDINGS = re.compile(r"(ations?|ings?|ly|ied|ies|ed|es|s|e|y)$")  # that forms of a word differ in
 _FORMS = "([ct]?(ations?|ions?|ings?|ly|ied|ies|ed|es|s|e|y))|[ct]|ers?|ments?|able|al|ally"
-_STEM = 4  # letters that are left at least
+_LONG_WORD, _STEM = 3, 4  # letters; of a stem, those that are left at least
 
 
 def stem(word: str) -> str:

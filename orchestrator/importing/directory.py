@@ -22,12 +22,11 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.importing.classes import (
+from manyseed.orchestrator.importing.classes import Predicted, as_kept
+from manyseed.orchestrator.importing.orders import (
     FEWEST_KEPT,
     Order,
-    Predicted,
     apart,
-    as_kept,
     better_order,
     far_better,
 )

@@ -26,7 +26,8 @@ from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, given, require_one_of
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
-from manyseed.orchestrator.importing.classes import Predicted, codes, far_better, texts
+from manyseed.orchestrator.importing.classes import Predicted, codes, texts
+from manyseed.orchestrator.importing.orders import far_better
 from manyseed.orchestrator.paths import WARNED, encode_name
 from manyseed.orchestrator.store.schema import GroupSpec, Keep, ScoreType
 

@@ -12,7 +12,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.classes import apart
+from manyseed.orchestrator.importing.orders import apart
 from tests.orchestrator.conftest import inside
 
 NAMES = np.array(["cat", "dog", "emu"])
@@ -379,11 +379,16 @@ def shuffled(label: Any, y: Any, rng: np.random.Generator) -> Any:
     return result
 
 
-def test_a_run_whose_points_are_in_another_order_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("within_classes", [True, False])
+def test_a_run_whose_points_are_in_another_order_is_told(
+    tmp_path: Path, within_classes: bool
+) -> None:
     y, label = labelled(5, 600)
     files = []
     for run, own in enumerate(label):
-        own = shuffled(own, y, np.random.default_rng(1)) if run == 3 else own
+        rng = np.random.default_rng(1)
+        if run == 3:
+            own = shuffled(own, y, rng) if within_classes else rng.permutation(own)
         files.append(write(tmp_path / f"seed_{run}.csv", NAMES[own], truth=NAMES[y]))
     code, said = said_of(*files, "--out", tmp_path / "sweep")
     assert code == 0

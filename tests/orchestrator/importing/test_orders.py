@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.importing.classes import better_order
+from manyseed.orchestrator.importing.orders import better_order
 from tests.orchestrator.conftest import inside
 
 NAMES = np.array(["ant", "bee", "cat"])

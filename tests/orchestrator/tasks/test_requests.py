@@ -26,7 +26,9 @@ class OfCells:
 
 @pytest.fixture
 def submission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Submission:
-    monkeypatch.setattr(stopping, "_alive", lambda submissions: [(one, []) for one in submissions])
+    monkeypatch.setattr(
+        stopping, "_alive", lambda submissions: ([(one, []) for one in submissions], [])
+    )
     return cast(Submission, OfCells(tmp_path))
 
 

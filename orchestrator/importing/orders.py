@@ -160,17 +160,17 @@ def _at_chance(
     """
     n, size = len(truth), int(max(label.max(), truth.max())) + 1
     true = np.bincount(truth, minlength=size) / n
-    both = np.stack([np.bincount(run * size + truth, minlength=size**2) for run in label]) / n
-    both = both.reshape(-1, size, size)
-    share = both.sum(axis=2)
+    share = np.stack([np.bincount(run, minlength=size) for run in label]) / n
     mean = share @ true  # and the exact variance over all orders of the points (Hoeffding 1951)
     variance = (mean + mean**2 - (share * true * (share + true)).sum(axis=1)) / max(n - 1, 1)
-    excess, error = both.trace(axis1=1, axis2=2) - mean, np.sqrt(np.maximum(variance, _EXACT))
-    expected = share[:, :, None] * true
-    chi2 = n * ((both - expected) ** 2 / np.maximum(expected, _EXACT)).sum(axis=(1, 2))
-    free = ((share > 0).sum(axis=1) - 1) * ((true > 0).sum() - 1)
-    is_lone = (abs(excess) <= 1.5 * _NO_AGREEMENT * error) & (free > 0)
-    is_lone &= chi2 <= free + _BEYOND_CHANCE * np.sqrt(2 * free)
+    excess, error = (label == truth).mean(axis=1) - mean, np.sqrt(np.maximum(variance, _EXACT))
+    is_lone = abs(excess) <= 1.5 * _NO_AGREEMENT * error
+    for run in np.flatnonzero(is_lone):  # of those pairs of classes alone that occur
+        pairs, counts = np.unique(label[run].astype(np.int64) * size + truth, return_counts=True)
+        of_chance = share[run, pairs // size] * true[pairs % size]
+        chi2 = n * (((counts / n) ** 2 / of_chance).sum() - 1)
+        free = ((share[run] > 0).sum() - 1) * ((true > 0).sum() - 1)
+        is_lone[run] = 0 < free and chi2 <= free + _BEYOND_CHANCE * np.sqrt(2 * free)
     lone, others = np.flatnonzero(is_lone), np.flatnonzero(~is_lone)
     if not lone.size or lone[0] < kept or len(others) < max(FEWEST_KEPT, 2 * len(lone)):
         return []

@@ -415,6 +415,17 @@ def test_which_run_is_apart() -> None:
     assert told >= 15
 
 
+def test_of_many_classes_a_shuffled_run_is_found() -> None:
+    """More classes than the root of what 16 bits hold, in which labels are kept."""
+    rng = np.random.default_rng(3)
+    y = np.repeat(np.arange(300), 10)
+    guess = rng.integers(300, size=(6, len(y)))
+    label = np.where(rng.random(guess.shape) < 0.6, y, guess).astype(np.uint16)
+    assert apart(label, y)[0] == []
+    label[4] = rng.permutation(label[4])
+    assert apart(label, y)[0] == [4]
+
+
 def alike(label: Any, y: Any, runs: list[int], seed: int) -> Any:
     """Shuffle the points of these runs within each class, in one order for all of them."""
     rng, moved = np.random.default_rng([seed, 7]), label.copy()

@@ -170,7 +170,7 @@ def _at_chance(
         of_chance = share[run, pairs // size] * true[pairs % size]
         chi2 = n * (((counts / n) ** 2 / of_chance).sum() - 1)
         free = ((share[run] > 0).sum() - 1) * ((true > 0).sum() - 1)
-        is_lone[run] = 0 < free and chi2 <= free + _BEYOND_CHANCE * np.sqrt(2 * free)
+        is_lone[run] = free > 0 and chi2 <= free + _BEYOND_CHANCE * np.sqrt(2 * free)
     lone, others = np.flatnonzero(is_lone), np.flatnonzero(~is_lone)
     if not lone.size or lone[0] < kept or len(others) < max(FEWEST_KEPT, 2 * len(lone)):
         return []

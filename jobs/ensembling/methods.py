@@ -6,19 +6,15 @@ code; ``docs/uncertainty.md`` says where they differ. Imports no training librar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
-
-from manyseed.jobs.checks import Option, Refused, values_of
-
-if TYPE_CHECKING:
-    pass
-from collections.abc import Iterable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from manyseed.jobs.checks import Option, Refused, values_of
 
 NONE = "none"
 SAME_AS_NONE = (NONE, "deep")

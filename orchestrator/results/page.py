@@ -48,9 +48,6 @@ from manyseed.orchestrator.survey import survey
 if TYPE_CHECKING:
     from manyseed.analysis.report.page import RunCounts
 
-if TYPE_CHECKING:
-    pass
-
 _MOST = 1 << 26  # bytes of text that are read
 _FIELDS = {one.name for one in fields(Picture)}
 _TEXTS = ("name", "title", "caption", "dataset", "svg", "numbers")

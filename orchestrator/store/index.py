@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import uuid
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from manyseed.orchestrator.disk.placing import open_plain, unavailable
+from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
 from manyseed.orchestrator.paths import JOURNAL, TOMBSTONE
 from manyseed.orchestrator.store.arrays import COPY
@@ -35,16 +38,6 @@ from manyseed.orchestrator.store.journal import (
     parse_headers,
     parse_preamble,
 )
-
-if TYPE_CHECKING:
-    pass
-import uuid
-from collections.abc import Iterable, Mapping
-from typing import Annotated
-
-from annotated_types import Interval
-
-from manyseed.orchestrator.disk.records import read_record, write_json
 
 _MOST_BUFFERS = 1024  # the maximum of one system call on Linux
 _CACHED_BYTES = 2**20  # checked while they are in the CPU's cache

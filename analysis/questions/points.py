@@ -363,6 +363,15 @@ def by_point(points: pl.LazyFrame) -> pl.DataFrame:
 
     `points`: the table, with the columns dataset, classifier and vary.
     """
+    names = points.select(pl.col("dataset").unique()).collect()["dataset"]
+    parts = [_by_point(points.filter(pl.col("dataset") == name)) for name in names]
+    if not parts:
+        return _by_point(points)
+    return pl.concat(parts).sort("dataset", "classifier", "index")
+
+
+def _by_point(points: pl.LazyFrame) -> pl.DataFrame:
+    """Return `by_point` of one data set, as the rows of all take as much memory as a pass."""
     key, weight = ["dataset", "classifier", "index"], pl.col("n_runs")
     return (
         points.with_columns(pl.col("dataset", "classifier").cast(pl.String))

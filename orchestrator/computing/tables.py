@@ -296,6 +296,18 @@ class Results(Mapping[str, pl.DataFrame]):
         """Turn polars's errors from decoding a table into `DamagedFile`."""
         return damage_named(self._file(table), self._remedy)
 
+    def of_figures(self, table: str) -> pl.DataFrame | None:
+        """Return a further table that figures are drawn from; None if it is absent.
+
+        Margins, the one table with more rows than runs, without what the table of cells says too.
+        """
+        if table not in self:
+            return None
+        with self.damage_named(table):
+            frame = self.scan(table)
+            again = ("cell_id", *AXES) if table == MARGINS else ()
+            return frame.drop(again, strict=False).collect()
+
     def of_analysis(
         self,
         pair_columns: Sequence[str],

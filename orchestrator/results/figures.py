@@ -250,7 +250,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
         tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
     tables = once(tables)
     further: dict[str, Any] = {
-        name: _of_cells(results[name], tables.cells) if name in results else None
+        name: None if (one := results.of_figures(name)) is None else _of_cells(one, tables.cells)
         for name in FURTHER
     }
     meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}

@@ -193,7 +193,7 @@ def report(
     of = identity(paths, results, record)  # before the tables are read
     tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     options = record.conventions(paths)
-    shown = {table: results.get(table) for table in FURTHER}
+    shown = {table: results.of_figures(table) for table in FURTHER}
     if of and of["tables"] != checksums(paths, results):
         of = None  # an analysis ended meanwhile
     figures = kept(paths, of)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from polars import selectors as cs
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
@@ -15,6 +16,7 @@ from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, comp
 from manyseed.analysis.questions.crossed import flips
 from manyseed.analysis.questions.points import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.tables.rows import IS_CROSSED, PAIR
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.asking.query import with_files
 from manyseed.orchestrator.computing.cellgroups import unusual
@@ -62,8 +64,10 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
         labels = with_files(by_point(rows).lazy(), results).collect()
         found = answer(rows, labels, limit)
         cells = rows.select("cell").unique()
-        pairs = results.scan("pairs").join(cells, on="cell", how="semi").collect()
-    return [*found, *(flips(pairs) if "churn" in pairs.columns else ())]
+        pairs = results.scan("pairs").filter(IS_CROSSED).join(cells, on="cell", how="semi")
+        names = "dataset", "classifier", "vary", *PAIR, "churn"
+        crossed = pairs.select(cs.by_name(*names, require_all=False)).collect()
+    return [*found, *(flips(crossed) if "churn" in crossed.columns else ())]
 
 
 def verdicts(

@@ -142,9 +142,9 @@ class Unread(UserError):
         for name, value in self.options.items():
             words.append(f"--{name}")
             if isinstance(value, Mapping):
-                words.append(",".join(f"{k}={shlex.quote(v)}" for k, v in value.items()))
+                words.append(",".join(f"{k}={shell_word(v)}" for k, v in value.items()))
             elif isinstance(value, str):
-                words.append(shlex.quote(value))
+                words.append(shell_word(value))
         return " ".join(words)
 
     def _worded(self, text: str | None) -> str | None:
@@ -275,7 +275,7 @@ def require_one_of(
 
 
 def command(*words: object) -> str:
-    """Return a command of ``manyseed`` for a shell: words with blanks are quoted.
+    """Return a command of ``manyseed`` for a shell, quoted where it must be (`shell_word`).
 
     A path that begins like an option is written from the current folder.
     """
@@ -283,7 +283,13 @@ def command(*words: object) -> str:
         f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one)
         for one in words
     )
-    return f"manyseed {shlex.join(typed)}"
+    return f"manyseed {' '.join(map(shell_word, typed))}"
+
+
+def shell_word(word: str) -> str:
+    """Quote a word for a shell as one would type it: 'a b', and "a = 'b'"."""
+    plain = "'" in word and not set(word) & set('"$`\\!')
+    return f'"{word}"' if plain else shlex.quote(word)
 
 
 def unknown_key(

@@ -9,14 +9,13 @@ submitted with.
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from manyseed.jobs.checks import paths_near
-from manyseed.orchestrator.errors import UserError, meant, refused, unknown_key
+from manyseed.orchestrator.errors import UserError, meant, refused, shell_word, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.slurm import Refused, available
 from manyseed.slurm.profile import Profile, UnknownOption, find_profile, read_profile, user_folder
@@ -82,7 +81,7 @@ def require_search_here(cluster: str, last: Intent | None, again: str) -> None:
         "hparams are tuned on one machine, and this one submits jobs (it has sbatch)",
         key="--cluster",
         value=cluster,
-        remedy=f"tune in a job: sbatch --cpus-per-task 32 --wrap {shlex.quote(again)}",
+        remedy=f"tune in a job: sbatch --cpus-per-task 32 --wrap {shell_word(again)}",
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from manyseed import Sweep
 from manyseed.orchestrator.cli import analyze, output, status
+from manyseed.orchestrator.errors import shell_word
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import inside, write
 
@@ -194,7 +198,7 @@ def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:
     assert commands(said) == ["plan 'my runs' --tune"]
     code, refused = inside("plan", "my runs", "--tune")
     assert code == 2
-    assert """--wrap 'manyseed plan '"'"'my runs'"'"' --tune'""" in refused
+    assert """--wrap "manyseed plan 'my runs' --tune\"""" in refused
     code, refused = inside("submit", "my runs", "--cluster", "local")
     assert code == 2
     assert "manyseed plan 'my runs' --tune\n" in refused
@@ -263,3 +267,20 @@ def test_who_stops_watching_is_told_where_training_continues(
     said = " ".join(capsys.readouterr().err.split())
     assert "training continues on this machine and lab, without this terminal." in said
     assert "manyseed cancel 'my runs'" in said
+
+
+@given(st.text(st.characters(blacklist_characters="\x00", codec="utf-8")))
+@example("a = 'b'")
+@example("a = 'b\\'")
+@example('it\'s ${HOME} `x` "!"')
+@example("")
+def test_what_is_quoted_is_one_word_of_a_shell(word: str) -> None:
+    assert shlex.split(shell_word(word)) == [word]
+    if "'" in word and word.isascii() and word.isprintable():
+        done = subprocess.run(
+            ["bash", "-c", f"printf %s {shell_word(word)}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.decode() == word

@@ -22,6 +22,7 @@ from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.kind import OF_METRICS, FigureTables, Kind, all_kinds
 from manyseed.analysis.figures.labels import LEVELS, NOTHING, differing, schemas, table_of
+from manyseed.analysis.figures.margins import alike_pairs
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.uncertainty import FEWEST
@@ -179,6 +180,12 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
         return "it compares sources of randomness, and all cells have the same vary"
     if kind == "crossed" and not cells.filter(IS_CROSSED).height:
         return "it shows crossed sources of randomness, and no cell has them"
+    if kind == "candidates-alike" and given.margins is not None:
+        if alike_pairs(given.margins, given.tables) is None:
+            return (
+                "it takes two runs alike in accuracy and churn that differ in α̂, one of them above "
+                "its resolution δ, and no cell has them"
+            )
     if kind.startswith("likelihood-") and not _several_likelihoods(given.tables.runs):
         return f"it takes {FEWEST} runs of a cell that are no copies, with probabilities"
     if kind.startswith("epochs-") and not several(given.every_epoch.cells):

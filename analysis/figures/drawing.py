@@ -180,12 +180,12 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
         return "it compares sources of randomness, and all cells have the same vary"
     if kind == "crossed" and not cells.filter(IS_CROSSED).height:
         return "it shows crossed sources of randomness, and no cell has them"
-    if kind == "candidates-alike" and given.margins is not None:
-        if alike_pairs(given.margins, given.tables) is None:
-            return (
-                "it takes two runs alike in accuracy and churn that differ in α̂, one of them above "
-                "its resolution δ, and no cell has them"
-            )
+    margins = given.margins if kind == "candidates-alike" else None
+    if margins is not None and alike_pairs(margins, given.tables) is None:
+        return (
+            "it takes two runs alike in accuracy and churn that differ in α̂, one of them above "
+            "its resolution δ, and no cell has them"
+        )
     if kind.startswith("likelihood-") and not _several_likelihoods(given.tables.runs):
         return f"it takes {FEWEST} runs of a cell that are no copies, with probabilities"
     if kind.startswith("epochs-") and not several(given.every_epoch.cells):

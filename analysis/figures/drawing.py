@@ -20,6 +20,7 @@ from polars import selectors
 from manyseed.analysis import Refused
 from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
+from manyseed.analysis.figures.epochs import of_several_sources
 from manyseed.analysis.figures.kind import OF_METRICS, FigureTables, Kind, all_kinds
 from manyseed.analysis.figures.labels import LEVELS, NOTHING, differing, schemas, table_of
 from manyseed.analysis.figures.margins import alike_pairs
@@ -178,6 +179,8 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
         return f"it is a grid of {' and '.join(_GRID)}, and cells have one {lacking}"
     if kind.startswith("sources-") and cells["vary"].n_unique() < 2:
         return "it compares sources of randomness, and all cells have the same vary"
+    if kind.startswith("sources-") and of_several_sources(given.every_epoch.cells).is_empty():
+        return "it compares sources of randomness, and no cells differ in vary alone"
     if kind == "crossed" and not cells.filter(IS_CROSSED).height:
         return "it shows crossed sources of randomness, and no cell has them"
     margins = given.margins if kind == "candidates-alike" else None

@@ -26,7 +26,7 @@ from manyseed.analysis.figures.labels import LEVELS, NOTHING, differing, schemas
 from manyseed.analysis.figures.margins import alike_pairs
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
-from manyseed.analysis.figures.uncertainty import FEWEST
+from manyseed.analysis.figures.uncertainty import FEWEST, of_methods
 from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT_KEY, Tables, several
 
@@ -189,6 +189,9 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
             "it takes two runs alike in accuracy and churn that differ in α̂, one of them above "
             "its resolution δ, and no cell has them"
         )
+    members = given.uncertainty if kind == "member-likelihood" else None
+    if members is not None and of_methods(members).is_empty():
+        return "it shows ensembling methods, and no cell has one"
     if kind.startswith("likelihood-") and not _several_likelihoods(given.tables.runs):
         return f"it takes {FEWEST} runs of a cell that are no copies, with probabilities"
     if kind.startswith("epochs-") and not several(given.every_epoch.cells):

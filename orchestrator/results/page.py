@@ -273,7 +273,8 @@ def _images(results: Results) -> Callable[[str, Sequence[int]], Any]:
         try:
             return datasets.images_of(canonical, index)
         except MachineError:
-            if canonical.get("categorical"):  # a table
+            is_table = canonical["source"].startswith("openml:") or canonical.get("categorical")
+            if is_table:
                 return None
             return (
                 f"The data of {dataset} could not be read when this page was made: its points are "

@@ -71,8 +71,7 @@ def crossed(runs: pl.DataFrame, pairs: pl.DataFrame, cells: pl.DataFrame) -> Plo
             bar = figure.colorbar(image, ax=axis, shrink=0.8)
             bar.outline.set_edgecolor(GREY)
             bar.set_label(QUANTITIES[name])
-        if len(chosen) > 1:
-            row[0].set_title(named[cell])
+        row[0].set_title(named[cell])
     n = known.height
     crossed_sources = [sources_of(str(vary)) for vary in own["vary"]]
     legends = {

@@ -20,11 +20,13 @@ from polars import selectors
 from manyseed.analysis import Refused
 from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
+from manyseed.analysis.figures.epochs import of_several_sources
 from manyseed.analysis.figures.kind import OF_METRICS, FigureTables, Kind, all_kinds
 from manyseed.analysis.figures.labels import LEVELS, NOTHING, differing, schemas, table_of
+from manyseed.analysis.figures.margins import alike_pairs
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
-from manyseed.analysis.figures.uncertainty import FEWEST
+from manyseed.analysis.figures.uncertainty import FEWEST, of_methods
 from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT_KEY, Tables, several
 
@@ -177,8 +179,19 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
         return f"it is a grid of {' and '.join(_GRID)}, and cells have one {lacking}"
     if kind.startswith("sources-") and cells["vary"].n_unique() < 2:
         return "it compares sources of randomness, and all cells have the same vary"
+    if kind.startswith("sources-") and of_several_sources(given.every_epoch.cells).is_empty():
+        return "it compares sources of randomness, and no cells differ in vary alone"
     if kind == "crossed" and not cells.filter(IS_CROSSED).height:
         return "it shows crossed sources of randomness, and no cell has them"
+    margins = given.margins if kind == "candidates-alike" else None
+    if margins is not None and alike_pairs(margins, given.tables) is None:
+        return (
+            "it takes two runs alike in accuracy and churn that differ in α̂, one of them above "
+            "its resolution δ, and no cell has them"
+        )
+    members = given.uncertainty if kind == "member-likelihood" else None
+    if members is not None and of_methods(members).is_empty():
+        return "it shows ensembling methods, and no cell has one"
     if kind.startswith("likelihood-") and not _several_likelihoods(given.tables.runs):
         return f"it takes {FEWEST} runs of a cell that are no copies, with probabilities"
     if kind.startswith("epochs-") and not several(given.every_epoch.cells):

@@ -41,6 +41,16 @@ MAX_SOURCES = 12  # most panels of sources, one dataset and classifier each
 BAR = 0.8  # width of bars, as a share of the distance between sources
 
 
+def others_of(cells: pl.DataFrame) -> list[str]:
+    """Return the axes but for `vary`."""
+    return [one for one in AXES if one in cells.columns and one != "vary"]
+
+
+def of_several_sources(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the cells that differ from another one in `vary` alone."""
+    return cells.filter(pl.col("vary").n_unique().over(others_of(cells)) > 1)
+
+
 @kind(
     "sources-{}",
     chapter="sources",
@@ -58,9 +68,8 @@ def sources(
 
     `every_cells`, `every_runs`, `every_repeats`: tables with all snapshots.
     """
-    same = [one for one in AXES if one in every_cells.columns and one != "vary"]
-    known = every_cells.filter(pl.col(name).is_not_null())
-    known = known.filter(pl.col("vary").n_unique().over(same) > 1)
+    known = of_several_sources(every_cells.filter(pl.col(name).is_not_null()))
+    same = others_of(known)
     if known.is_empty():
         return None
     first = known.with_columns(pl.col("cell").min().over(same).alias("_panel"))

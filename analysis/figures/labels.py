@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,12 @@ def titles(cells: pl.DataFrame) -> dict[int, str]:
     )
     rows = named.unique("cell").join(described(cells), on="cell").iter_rows()
     return {cell: SEPARATOR.join(filter(None, parts)) for cell, *parts in rows}
+
+
+def of_datasets(names: Sequence[str], rows: pl.DataFrame) -> list[str]:
+    """Return the titles of panels of datasets, with the classifier if rows have a single one."""
+    classifiers = rows["classifier"].cast(pl.String).unique().to_list()
+    return [f"{name} × {classifiers[0]}" if len(classifiers) == 1 else name for name in names]
 
 
 def with_names(data: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:

@@ -269,18 +269,11 @@ def _described(own: pl.DataFrame, runs: pl.DataFrame, ends: Sequence[str] = RUNS
 ALIKE = ("alike_near", "alike_far")
 
 
-@kind(
-    "candidates-alike",
-    "histograms of two runs alike in accuracy and churn, but not in α̂",
-    chapter="margins",
-)
-def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
-    """Draw two runs of a cell that accuracy and churn do not tell apart, and α̂ does.
+def alike_pairs(margins: pl.DataFrame, tables: Tables) -> pl.DataFrame | None:
+    """Return the rows of `margins` of pairs that `alike` draws, with α̂ as `_` and its end.
 
-    RKS24, figure 2. Cells whose farther run has no larger α̂ are left out; runs are taken from the
-    first repeat with margins.
-
-    `margins`: `analysis.questions.margins`. `tables`: one snapshot per cell.
+    α̂ of the farther run is the larger one, and not below its resolution. None without such a pair,
+    or of an earlier version.
     """
     if "alike_far_run" not in margins.columns or "alpha_hat" not in tables.runs.columns:
         return None  # written by an earlier version
@@ -294,10 +287,37 @@ def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
             *shared, pl.col("run_index").alias(f"{end}_run"), pl.col("alpha_hat").alias(f"_{end}")
         )
         own = own.join(levels, on=[*shared, f"{end}_run"], how="left", maintain_order="left")
-    own = own.filter(pl.col("_alike_far") > pl.col("_alike_near"))
-    cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
-    if cells.is_empty():
+    deltas = tables.repeats.select(
+        *(name for name in REPEAT_KEY if name in tables.repeats.columns), _delta="delta"
+    )
+    own = own.join(
+        deltas,
+        on=[name for name in shared if name in deltas.columns],
+        how="left",
+        maintain_order="left",
+    )
+    far = pl.col("_alike_far")
+    own = own.filter(far > pl.col("_alike_near"), ~(far < pl.col("_delta")).fill_null(value=False))
+    return None if own.is_empty() else own
+
+
+@kind(
+    "candidates-alike",
+    "histograms of two runs alike in accuracy and churn, but not in α̂",
+    chapter="margins",
+)
+def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
+    """Draw two runs of a cell that accuracy and churn do not tell apart, and α̂ does.
+
+    RKS24, figure 2. Runs are taken from the first repeat with margins, of the cells of
+    `alike_pairs`.
+
+    `margins`: `analysis.questions.margins`. `tables`: one snapshot per cell.
+    """
+    own = alike_pairs(margins, tables)
+    if own is None:
         return None
+    cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
     figure, axes, left = panel_per_cell(cells, MAX_CANDIDATES, "share of test points")
     named = titles(cells)
     handles: dict[str, Handle] = {}
@@ -333,7 +353,7 @@ def alike(margins: pl.DataFrame, tables: Tables) -> Plot | None:
         "Histograms of the logit gaps of two runs in the first repeat of each cell, one panel per "
         "cell, whose accuracies and whose churn against the average of all other runs are within "
         "0.005 or one test point, and whose distances from these averages (dashed) differ most. "
-        "Cells whose farther run has no larger α̂ are left out. "
+        "Cells whose farther run has no larger α̂, or one below its resolution, are left out. "
         f"{words}. n = {counted(2 * len(axes), 'run')}."
         f"{not_drawn(left)}",
         2 * len(axes),

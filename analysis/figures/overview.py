@@ -429,11 +429,13 @@ def correlations(tables: Tables) -> Plot | None:
     figure.set_layout_engine("constrained")
     axes = figure.subplots(deep, beside, squeeze=False)
     labels = [labelled(name) for name in names]
+    datasets = runs["dataset"].cast(pl.String).unique().to_list()
+    on = f"{datasets[0]} × " if len(datasets) == 1 else ""
     for axis, (classifier, (values, n)) in zip(axes.flat, found.items(), strict=False):
         below = np.where(np.tri(len(names), k=-1, dtype=bool), values, np.nan)
         image = axis.imshow(below[1:, :-1], cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
         axis.grid(visible=False)
-        axis.set_title(f"{classifier} (n = {n:,})")
+        axis.set_title(f"{on}{classifier} (n = {n:,})")
         axis.set_yticks(range(len(labels) - 1), labels[1:])
         axis.set_xticks(range(len(labels) - 1), labels[:-1], rotation=90)
         axis.tick_params(length=0)

@@ -15,6 +15,7 @@ from manyseed.analysis.figures.labels import (
     NOTHING,
     labelled,
     mark_resolution,
+    of_datasets,
     probe,
     resolution,
     upright_axis_of_levels,
@@ -65,7 +66,7 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
     by = _colour_by(shown)
     levels = _values(runs, by)
     datasets = _values(shown, "dataset")
-    figure, axes = panels(datasets, "α̂", BESIDE)
+    figure, axes = panels(of_datasets(datasets, shown), "α̂", BESIDE)
     handles: dict[str, Handle] = {}
     marks: list[Mark] = []
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -141,7 +142,7 @@ def alpha_hat_of_pairs(
         .then(place // (whole + 1))
         .otherwise(more + (place - before) // pl.max_horizontal(whole, 1))
     )
-    joined = _by_source(joined)
+    joined = _by_source(joined, GROUP if joined["classifier"].n_unique() == 1 else ["dataset"])
     panel = _values(joined, "panel")[:MAX_PANELS]
     joined = joined.filter(pl.col("panel").is_in(panel))
     figure, axes = panels(panel, "α̂ of the farther run", BESIDE)
@@ -188,7 +189,7 @@ def alpha_hat_of_pairs(
         f"Dashed: resolution δ. {resolution(repeats)}{left}",
         joined.height,
         figure,
-        data=pl.concat(pieces).drop("alpha_hat", "panel", "_range"),
+        data=pl.concat(pieces).drop("classifier", "alpha_hat", "panel", "_range"),
     )
 
 
@@ -203,13 +204,13 @@ def _by_source(rows: pl.DataFrame, of: Sequence[str] = ("dataset",)) -> pl.DataF
 def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
     """Return pairs with the smaller and the larger α̂ of their runs.
 
-    Returns columns dataset, vary, churn, smaller, larger and alpha_hat (the larger).
+    Returns columns dataset, classifier, vary, churn, smaller, larger and alpha_hat (the larger).
     """
     if "churn" not in pairs.columns or "run_i" not in pairs.columns:
         return pl.DataFrame()
     level = runs.filter(pl.col("alpha_hat").is_not_null()).select(*_RUN, "alpha_hat")
     found = varying(pairs, repeats).select(
-        "dataset", "cell", "repeat_index", "run_i", "run_j", "churn"
+        "dataset", "classifier", "cell", "repeat_index", "run_i", "run_j", "churn"
     )
     source = repeats.select("cell", "vary").unique("cell")
     found = found.join(source, on="cell", how="left", maintain_order="left")
@@ -218,6 +219,7 @@ def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> 
         found = found.join(named, on=["cell", "repeat_index", f"run_{end}"], maintain_order="left")
     return found.filter(pl.col("churn").is_not_null()).select(
         "dataset",
+        "classifier",
         "vary",
         "churn",
         smaller=pl.min_horizontal("_i", "_j"),

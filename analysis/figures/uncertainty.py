@@ -188,6 +188,12 @@ def _over_draws(own: pl.DataFrame, name: str) -> pl.DataFrame:
     )
 
 
+def of_methods(uncertainty: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of ensembling methods; none of a table of an earlier version."""
+    of_runs = "run_index" in uncertainty.columns
+    return uncertainty.filter(IS_METHOD, pl.col("cll").is_not_null(), pl.lit(of_runs))
+
+
 @kind(
     "member-likelihood",
     "log-likelihood by the number of members, of ensembling methods",
@@ -198,12 +204,10 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
 
     One panel for cells that differ only in ensembling; None without methods.
     """
-    if "run_index" not in uncertainty.columns:
-        return None
-    known = uncertainty.filter(pl.col("cll").is_not_null())
-    methods = known.filter(IS_METHOD)
+    methods = of_methods(uncertainty)
     if methods.is_empty():
         return None
+    known = uncertainty.filter(pl.col("cll").is_not_null())
     shown = known.join(methods, on=_CONTEXT, how="semi", maintain_order="left").with_columns(
         value=pl.when(IS_METHOD).then(pl.col("ensembling").cast(pl.String)).otherwise(pl.lit(DEEP))
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from manyseed.analysis.counts import below
 from manyseed.analysis.figures.kind import FigureTables
@@ -22,15 +26,17 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
+from manyseed.analysis.questions.points import LISTED, often_wrong, place, wrong_labels
 from manyseed.analysis.questions.question import Answer, answers
 from manyseed.analysis.report.citations import STUDIES
 from manyseed.analysis.report.tables import (
     PageTable,
+    Strip,
+    Thumbnail,
     filled,
     listed,
     number,
     of_methods,
-    of_points,
 )
 from manyseed.analysis.report.wording import (
     Rows,
@@ -101,6 +107,11 @@ class LinkedSentence:
     headline: str
 
 
+Images = Callable[[str, Sequence[int]], NDArray[Any] | str | None]
+"""Returns a dataset's images of some points, (image, height, width, channel); why they are not to
+be had; or None if its points are no images."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Everything the page shows.
@@ -150,6 +161,7 @@ def context(
     figures: Sequence[Picture] | None = None,
     points: pl.DataFrame | None = None,
     verdicts: Sequence[Answer] = (),
+    images: Images = lambda *_: None,
     **optional: Any,  # frames, or None
 ) -> Context:
     """Make the page's content.
@@ -160,8 +172,8 @@ def context(
     with the conventions, e.g. what could not be computed and why. `compared`: the tables that
     effects are computed from; by default `tables`. `variance`: the table of variances. `sources`:
     the table of sources of randomness. `sweep_file`: its text. `further`: shown after the answers.
-    `figures`: the figures, if they were drawn before from the same tables and options. `points` and
-    `verdicts`: as in `of_points`. `optional`: the further tables of
+    `figures`: the figures, if they were drawn before from the same tables and options. `points`,
+    `verdicts` and `images`: as in `of_points`. `optional`: the further tables of
     `analysis.figures.kind.FigureTables` that are there.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
@@ -181,7 +193,7 @@ def context(
         figures = all_drawn(given)
     by_classifier = effects(compared, by=("classifier",))
     found = answered(own, by_classifier, variance, options, counts, cmi)
-    shown_points = of_points(points, verdicts)
+    shown_points = of_points(points, verdicts, images)
     return Context(
         name=name,
         counts=counts,
@@ -219,6 +231,162 @@ def context(
             responses=responses is not None,
         ),
     )
+
+
+def of_points(
+    labels: pl.DataFrame | None, verdicts: Sequence[Answer], images: Images
+) -> list[PageTable]:
+    """Return the table of points to look at, with their images, if there are any.
+
+    `labels`: as `analysis.questions.points.by_point` returns it. `verdicts`: on which points they
+    hang.
+    """
+    found: Rows = () if labels is None else _to_look_at(labels, verdicts)
+    if not found:
+        return []
+    rows = [
+        (
+            *(str(row["dataset"]), place(row).removeprefix("row "), row["why"]),
+            *(row.get(name) or "–" for name in ("truth", "majority")),
+            *(number(row.get(name), 2) for name in ("wrong", "flips")),
+        )
+        for row in found
+    ]
+    legend = (
+        f"At most {LISTED} of a kind and dataset. Row: of the source, or its file. Always wrong: "
+        "in nearly all runs of all classifiers. Wrong: share of runs, mean over the classifiers, "
+        "or of the one named. Flips: share of pairs of runs of a cell on one test set that predict "
+        "different classes. All points: the table points."
+    )
+    heads = ["Dataset", "Row", "Why", "Labelled", "Mostly predicted", "Wrong", "Flips"]
+    strips, notes = _strips(found, images)
+    if strips:
+        legend += (
+            " Below, their images as they were trained on: the label → what most runs predict, if "
+            "that is another class, and the share of runs that are wrong."
+        )
+    return [
+        PageTable("points", "Points to look at", legend, heads, 5, rows, strips=strips, notes=notes)
+    ]
+
+
+def _to_look_at(labels: pl.DataFrame, verdicts: Sequence[Answer]) -> Rows:
+    """Return the points with `why` they are shown; of a verdict, what all classifiers say."""
+    key = ["dataset", "index", "truth", "majority"]
+    always = (*wrong_labels(labels), *often_wrong(labels))
+    wrong = [{**row, "why": "always wrong"} for one in always for row in one.rows]
+    flipping = (
+        labels.filter(pl.col("flips") > 0)
+        .sort(["flips", *key], descending=[True, *[False] * len(key)])
+        .group_by("dataset", maintain_order=True)
+        .head(LISTED)
+        .with_columns(why="flips, " + pl.col("classifier"))
+    )
+    hangs_on = pl.DataFrame(
+        [(row["dataset"], row["index"]) for one in verdicts for row in one.rows[:LISTED]],
+        schema={"dataset": pl.String, "index": pl.Int64},
+        orient="row",
+    ).unique()
+    majority = pl.col("majority")
+    every = (
+        labels.cast({"index": pl.Int64})
+        .join(hangs_on, on=["dataset", "index"], how="semi")
+        .group_by("dataset", "index")
+        .agg(
+            pl.col("truth").first(),
+            pl.when(majority.n_unique() == 1).then(majority.first()),
+            pl.col("wrong").mean(),
+        )
+    )
+    known = {(row["dataset"], row["index"]): row for row in every.iter_rows(named=True)}
+    hanging = [
+        {**row, **known.get((row["dataset"], row["index"]), {})}
+        | {"why": f"{row['verdict']} hangs on it", "flips": None}
+        for one in verdicts
+        for row in one.rows[:LISTED]
+    ]
+    return (*wrong, *flipping.iter_rows(named=True), *hanging)
+
+
+SIDE = 96  # most pixels of a thumbnail's side
+MOST_IMAGES = 120  # on the page
+_PLAIN = 4096  # bytes of a PNG from which on JPEG is tried
+
+
+def _strips(found: Rows, images: Images) -> tuple[list[Strip], list[str]]:
+    """Return thumbnails of points, a strip for each dataset and why, and which are not there."""
+    sources: dict[tuple[str, int], tuple[str, bool]] = {}
+    notes = []
+    shown = list(dict.fromkeys((str(row["dataset"]), int(row["index"])) for row in found))
+    for dataset in dict.fromkeys(name for name, _ in shown):
+        index = [point for name, point in shown[:MOST_IMAGES] if name == dataset]
+        given = images(dataset, index) if index else None
+        if isinstance(given, str):
+            notes.append(given)
+        elif given is not None:
+            made = _encoded(given)
+            sources |= {(dataset, n): one for n, one in zip(index, made, strict=True)}
+    strips: dict[str, list[Thumbnail]] = {}
+    left = MOST_IMAGES
+    for row in found:
+        source = sources.get((str(row["dataset"]), int(row["index"])))
+        if source is None or not left:
+            continue
+        left -= 1
+        title = f"{row['dataset']}: {row['why']}"
+        strips.setdefault(title, []).append(Thumbnail(*source, *_in_words(row)))
+    more = len(found) - MOST_IMAGES
+    if strips and more > 0:
+        notes.append(f"The first {MOST_IMAGES} points are shown as images.")
+    return [Strip(title, own) for title, own in strips.items()], notes
+
+
+def _in_words(row: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the words for an image, and those below it."""
+    truth, majority, share = (row.get(name) for name in ("truth", "majority", "wrong"))
+    wrong = [] if share is None else [f"wrong in {100 * share:.0f} % of runs"]
+    classes = [f"labelled {truth}"] if truth else []
+    told = [f"mostly predicted {majority}"] if majority else []
+    below = [" → ".join(filter(None, (truth, majority if majority != truth else None)))]
+    share_below = [] if share is None else [f"{100 * share:.0f} % wrong"]
+    alt = ", ".join([place(row), *classes, *told, *wrong])
+    return alt, [place(row), *filter(None, below), *share_below]
+
+
+def _encoded(values: NDArray[Any]) -> list[tuple[str, bool]]:
+    """Return images as data: addresses, and whether they are smaller than `SIDE`.
+
+    Numbers that are no bytes are shown from their smallest to their largest; other than three
+    channels as their mean.
+    """
+    from PIL import Image
+
+    if values.dtype != np.uint8:
+        low, high = float(values.min()), float(values.max())
+        values = (255 * (values - low) / ((high - low) or 1.0)).round().astype(np.uint8)
+    if values.shape[-1] != 3:
+        values = values.mean(axis=-1).round().astype(np.uint8)
+    found = []
+    for pixels in values:
+        image = Image.fromarray(pixels)
+        enlarged = max(image.size) < SIDE
+        image.thumbnail((SIDE, SIDE))
+        kind, data = "png", _saved(image, "PNG", optimize=True)
+        if len(data) > _PLAIN:
+            kind, data = min(
+                (kind, data),
+                ("jpeg", _saved(image, "JPEG", quality=85)),
+                key=lambda one: len(one[1]),
+            )
+        text = base64.b64encode(data).decode()
+        found.append((f"data:image/{kind};base64,{text}", enlarged))
+    return found
+
+
+def _saved(image: Any, form: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form, **options)
+    return buffer.getvalue()
 
 
 def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[PageTable]:

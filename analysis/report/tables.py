@@ -13,8 +13,6 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import below
 from manyseed.analysis.figures.labels import NOTHING, described
-from manyseed.analysis.questions.points import LISTED, often_wrong, place, wrong_labels
-from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
 MINUS = "\N{MINUS SIGN}"
@@ -26,12 +24,31 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """A small image: its address with its data, whether it is enlarged, words for and below it."""
+
+    source: str
+    enlarged: bool
+    alt: str
+    caption: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Images of one kind in a row."""
+
+    title: str
+    images: Sequence[Thumbnail]
+
+
+@dataclass(frozen=True, slots=True)
 class PageTable:
     """A table of the page.
 
     `name`, `title` and `legend`: anchor; heading above the table; text below it. `words`: number of
     leading columns that hold words; the others hold numbers. `of`: the columns of tables that heads
-    stand for, where more or less is better.
+    stand for, where more or less is better. `strips` and `notes`: images below it, and why some are
+    not there.
     """
 
     name: str
@@ -41,6 +58,8 @@ class PageTable:
     words: int
     rows: Sequence[Row]
     of: Mapping[str, str] = field(default_factory=dict)
+    strips: Sequence[Strip] = ()
+    notes: Sequence[str] = ()
 
 
 def listed(
@@ -110,53 +129,6 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> PageTable | None
         rows,
         {**of, heads[4]: "close"},
     )
-
-
-def of_points(labels: pl.DataFrame | None, verdicts: Sequence[Answer] = ()) -> list[PageTable]:
-    """Return the table of points to look at, if there are any.
-
-    `labels`: as `analysis.questions.points.by_point` returns it. `verdicts`: on which points they
-    hang.
-    """
-    if labels is None:
-        return []
-    key = ["dataset", "index", "truth", "majority"]
-    found = (*wrong_labels(labels), *often_wrong(labels))
-    wrong = [{**row, "why": "always wrong"} for one in found for row in one.rows]
-    flipping = (
-        labels.filter(pl.col("flips") > 0)
-        .sort(["flips", *key], descending=[True, *[False] * len(key)])
-        .group_by("dataset", maintain_order=True)
-        .head(LISTED)
-        .with_columns(why="flips, " + pl.col("classifier"))
-    )
-    known = {(row["dataset"], row["index"]): row for row in labels.iter_rows(named=True)}
-    hanging = [
-        {
-            **known.get((row["dataset"], row["index"]), row),
-            "why": f"{row['verdict']} hangs on it",
-            "flips": None,
-            "wrong": None,
-        }
-        for one in verdicts
-        for row in one.rows[:LISTED]
-    ]
-    rows = [
-        (
-            *(str(row["dataset"]), place(row).removeprefix("row "), row["why"]),
-            *(row.get(name) or "–" for name in ("truth", "majority")),
-            *(number(row.get(name), 2) for name in ("wrong", "flips")),
-        )
-        for row in (*wrong, *flipping.iter_rows(named=True), *hanging)
-    ]
-    legend = (
-        f"At most {LISTED} of a kind and dataset. Row: of the source, or its file. Always wrong: "
-        "in nearly all runs of all classifiers. Wrong: share of runs, mean over the classifiers, "
-        "or of the one named. Flips: share of pairs of runs of a cell on one test set that predict "
-        "different classes. All points: the table points."
-    )
-    heads = ["Dataset", "Row", "Why", "Labelled", "Mostly predicted", "Wrong", "Flips"]
-    return [PageTable("points", "Points to look at", legend, heads, 5, rows)] if rows else []
 
 
 def _judged(row: Mapping[str, Any], name: str) -> Any:

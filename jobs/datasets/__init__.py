@@ -8,6 +8,7 @@ from manyseed.jobs.datasets.sources import (
     bare_names,
     fetch,
     files_of,
+    images_of,
     is_fetched,
     load,
     names,

@@ -38,6 +38,7 @@ from manyseed.jobs.datasets.info import (
     DatasetInfo,
     DatasetSource,
     DataShape,
+    Samples,
     with_preparation,
 )
 from manyseed.jobs.datasets.parts import FOLDS, GROUP, require_several
@@ -237,7 +238,14 @@ def is_fetched(canonical: Mapping[str, Any], home: Path | None = None) -> bool:
 
 def files_of(canonical: Mapping[str, Any]) -> list[str]:
     """Return the file of each row, where each has one that is known on this machine."""
-    return cache.files_of(canonical, cache.data_home()) if "digest" in canonical else []
+    files = cache.files_of(canonical, cache.data_home()) if "digest" in canonical else []
+    if not files or "classes" not in canonical:
+        return files
+    try:
+        _, y = _grouped_classes(cache.read(canonical, cache.data_home()), canonical)
+    except MachineError:
+        return []
+    return [files[row] for row in np.flatnonzero(y >= 0)]
 
 
 def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
@@ -266,13 +274,8 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
 
     Samples keep the source's order; those of classes that no group names are left out.
     """
-    source, name = of(canonical)
-    if source.load is None:
-        samples = cache.read(canonical, cache.data_home())
-    else:
-        samples = source.load(name, canonical)
-    grouping = group(samples.class_names, canonical.get("classes"), canonical.get("positive"))
-    y = np.array(grouping.target)[samples.y]
+    samples = _samples(canonical)
+    grouping, y = _grouped_classes(samples, canonical)
     kept = y >= 0
     official = None
     if samples.n_official_train is not None:
@@ -287,6 +290,37 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
         groups=None if samples.groups is None else samples.groups[kept],
         roles=None if samples.roles is None else samples.roles[:, kept],
     )
+
+
+def _samples(canonical: Mapping[str, Any]) -> Samples:
+    source, name = of(canonical)
+    if source.load is None:
+        return cache.read(canonical, cache.data_home())
+    return source.load(name, canonical)
+
+
+def _grouped_classes(
+    samples: Samples, canonical: Mapping[str, Any]
+) -> tuple[Grouping, NDArray[np.int64]]:
+    """Return the grouping of a source's classes, and each sample's class, -1 if left out."""
+    grouping = group(samples.class_names, canonical.get("classes"), canonical.get("positive"))
+    return grouping, np.array(grouping.target)[samples.y]
+
+
+def images_of(canonical: Mapping[str, Any], index: Sequence[int]) -> NDArray[Any] | None:
+    """Return some rows' pixels (image, height, width, channel); None if rows are no images.
+
+    Raises `MachineError` where the data cannot be read on this machine.
+    """
+    if canonical["source"].partition(":")[0] not in SOURCES:
+        return None  # imported
+    samples = _samples(canonical)
+    if samples.image is None:
+        return None
+    rows = np.flatnonzero(_grouped_classes(samples, canonical)[1] >= 0)
+    if max(index, default=0) >= rows.size:
+        raise MachineError(f"{canonical['source']} has {rows.size:,} rows")
+    return samples.X[rows[list(index)]].reshape(len(index), *samples.image)
 
 
 _LISTED = 20  # classes in a remedy

@@ -37,6 +37,7 @@ from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UserError
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import lost_recipes, read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.answers.points import verdicts
@@ -233,6 +234,7 @@ def report(
         figures=figures,
         points=points,
         verdicts=_verdicts(paths, points),
+        images=_images(results),
         **shown,
     )
     page = output or paths.report
@@ -254,6 +256,32 @@ def _verdicts(paths: SweepPaths, points: pl.DataFrame | None) -> list[Answer]:
     ):  # nothing to compare; and the store's own damage is told elsewhere
         return verdicts(paths)
     return []
+
+
+def _images(results: Results) -> Callable[[str, Sequence[int]], Any]:
+    """Return what reads images of points: of the data as they were trained on, in their copy."""
+    from manyseed.jobs import datasets
+    from manyseed.jobs.run import MachineError
+
+    plan = None if results.plan is None else Plan.read(results.plan)
+
+    def images(dataset: str, index: Sequence[int]) -> Any:
+        if plan is None:
+            return None
+        cell = plan.all_cells.filter(dataset=dataset)["cell"][0]
+        canonical = plan.cell(cell).dataset
+        try:
+            return datasets.images_of(canonical, index)
+        except MachineError:
+            is_table = canonical["source"].startswith("openml:") or canonical.get("categorical")
+            if is_table:
+                return None
+            return (
+                f"The data of {dataset} could not be read when this page was made: its points are "
+                "not shown as images, if they are some (manyseed plan SWEEP.toml --fetch)."
+            )
+
+    return images
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:

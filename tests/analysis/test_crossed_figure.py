@@ -19,7 +19,8 @@ def frames(vary: str) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Runs, pairs and cells of a crossed cell, on two test sets."""
     n = K ** (vary.count("*") + 1)
     rng = np.random.default_rng(n)
-    axes = dict.fromkeys(AXES, "none") | {"dataset": "d", "train_fraction": 1.0, "vary": vary}
+    named = {"dataset": "d", "classifier": "c"}
+    axes = dict.fromkeys(AXES, "none") | named | {"train_fraction": 1.0, "vary": vary}
     cells = pl.DataFrame([{**axes, "cell": 4}])
     rows = [
         {"cell": 4, "repeat_index": r, "run_index": run, "identical": False, "accuracy": x}
@@ -48,6 +49,7 @@ def test_a_field_is_a_run_of_the_first_test_set() -> None:
     assert "Error consistency: the mean over" in plot.caption
     assert "α̂" not in plot.caption  # says nothing of what is not drawn
     assert plot.n == K**2
+    assert plot.figure.axes[0].get_title(loc="left") == "d × c"
 
 
 def test_a_third_source_is_averaged_over() -> None:

@@ -279,6 +279,12 @@ def test_one_dataset_that_is_not_drawn_is_one():
     assert "1 of 2 datasets is not drawn: α̂ is 0 in all runs." in plot.caption
 
 
+def test_panels_of_datasets_name_a_classifier_that_is_the_only_one():
+    one = planted(classifiers=("mlp",), alpha=0.2)
+    plot = scatters.alpha_hat_against(*_of(one), "accuracy")
+    assert [axis.get_title(loc="left") for axis in plot.figure.axes] == ["data-00 × mlp"]
+
+
 def test_titles_do_not_begin_a_line_with_a_separator():
     for letters in range(15, 60):
         lines = wrapped("breast-cancer × svm-sgd · 0.5 · sig-digit:0", letters).split("\n")

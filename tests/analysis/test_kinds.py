@@ -346,3 +346,24 @@ def test_undefined_values_are_told():
     for name in ("alpha-hat-accuracy", "alpha_hat"):
         assert drawing.plots(given, name) == []
         assert why_not(name, given) == "alpha_hat is undefined for all runs"
+
+
+def test_sources_are_compared_where_nothing_else_differs():
+    """Cells of other classifiers or schemes with another `vary` are no comparison of sources."""
+    tables = planted(runs=4, repeats=2, schemes=("none", "noise"))
+    for apart, drawn in (("classifier", False), ("perturb_continuous", False), ("", True)):
+        first = tables.cells["cell"][0] if not apart else tables.cells[apart][0]
+        source = pl.when(pl.col(apart or "cell") == first).then(pl.lit("init"))
+        made = {
+            name: getattr(tables, name).with_columns(vary=source.otherwise(pl.lit("batch")))
+            for name in ("cells", "runs", "repeats", "pairs")
+        }
+        if drawn:  # now alike in all other axes
+            alike = {name: pl.lit("x") for name in ("classifier", "perturb_continuous")}
+            made = {name: one.with_columns(**alike) for name, one in made.items()}
+        given = FigureTables(Tables(**made))
+        reason = why_not("sources-accuracy-std", given)
+        assert bool(drawing.plots(given, "sources-accuracy-std")) == drawn
+        assert reason == (
+            "" if drawn else "it compares sources of randomness, and no cells differ in vary alone"
+        )

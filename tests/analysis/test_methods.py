@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.container import Container
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.drawing import FigureTables, why_not
 from manyseed.analysis.figures.ensembles import (
     averaged_equivalents,
     equivalents,
@@ -20,6 +21,7 @@ from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.uncertainty import members_by_size
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.report.tables import COLUMNS, of_methods
+from tests.analysis.planted import planted
 
 POOL, MEMBERS, SECONDS = 10, (1, 5, 10), 2.0
 SEEN = ("none", "crop-flip:4")
@@ -157,6 +159,14 @@ def test_means_of_members_are_given_as_drawn():
     told = [tuple(own[name]) for _, own in of for name in ("cll", "log_likelihood")]
     assert sorted(told) == drawn
     assert set(plot.data["classifier"]) == {"cnn"}
+    deep = measured.filter(ensembling="none")
+    assert members_by_size(deep) is None
+    for table, reason in (
+        (measured, ""),
+        (deep, "it shows ensembling methods, and no cell has one"),
+    ):
+        given = FigureTables(planted(), uncertainty=table)
+        assert why_not("member-likelihood", given) == reason
 
 
 def test_every_method_has_a_line():

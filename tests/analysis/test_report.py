@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from html.parser import HTMLParser
 
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 from manyseed.analysis.figures import drawing
 from manyseed.analysis.figures.drawing import FigureTables, all_figures
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.page import (
     RunCounts,
     citations,
     context,
     difference,
     number,
+    of_points,
     render,
     summary,
 )
@@ -439,3 +444,73 @@ def test_half_transparent_dots_are_seen_on_dark_paper(index):
     alpha = float(opacity)
     dot = alpha * channels(colour(index)) + (1 - alpha) * channels(paper)
     assert (luminance(dot) + 0.05) / (luminance(channels(paper)) + 0.05) >= 3
+
+
+def points_of(majority=("a", "b")):
+    """Point 3 flips, and two classifiers differ in what they mostly predict on it."""
+    return pl.DataFrame(
+        {
+            "dataset": "d",
+            "classifier": ["lr", "mlp"],
+            "index": [3, 3],
+            "truth": "a",
+            "majority": majority,
+            "n_runs": 8,
+            "wrong": [0.25, 0.5],
+            "flips": [0.0, 0.5],
+            "margin": [0.5, 0.0],
+            "known": True,
+        }
+    )
+
+
+HANGING = Answer("", rows=[{"dataset": "d", "verdict": "lr > mlp", "index": 3, "ahead": 0.25}])
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "size"),
+    [
+        ((8, 6, 1), float, (6, 8)),
+        ((300, 200, 3), np.uint8, (64, 96)),
+        ((150, 300, 4), float, (96, 48)),
+    ],
+)
+def test_points_are_shown_as_small_images(shape, kind, size):
+    pixels = np.random.default_rng(0).uniform(0, 200, (1, *shape)).astype(kind)
+    asked = []
+    (table,) = of_points(points_of(), [HANGING], lambda *which: asked.append(which) or pixels)
+    assert asked == [("d", [3])]
+    assert [strip.title for strip in table.strips] == ["d: flips, mlp", "d: lr > mlp hangs on it"]
+    flips, hangs = (strip.images[0] for strip in table.strips)
+    assert flips.alt == "row 3, labelled a, mostly predicted b, wrong in 50 % of runs"
+    assert hangs.alt == "row 3, labelled a, wrong in 38 % of runs"  # over both classifiers
+    assert flips.source == hangs.source
+    assert flips.enlarged == (max(size) < 96)
+    head, text = flips.source.split(",")
+    data = base64.b64decode(text)
+    assert len(data) < 16_000
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.size == size
+        assert head == f"data:image/{image.format.lower()};base64"
+        if max(size) < 96:
+            low, high = pixels.min(), pixels.max()
+            wanted = 255 * (pixels[0, ..., 0] - low) / (high - low)
+            assert np.asarray(image) == pytest.approx(wanted, abs=0.51)
+
+
+def test_what_classifiers_agree_on_is_said_of_a_verdicts_points():
+    (table,) = of_points(points_of(("b", "b")), [HANGING], lambda *_: None)
+    assert table.rows[-1] == ("d", "3", "lr > mlp hangs on it", "a", "b", "0.38", "–")
+    assert (table.strips, table.notes) == ([], [])
+    (table,) = of_points(points_of(), [HANGING], lambda name, _: f"{name} could not be read.")
+    assert table.rows[-1][4] == "–"
+    assert (table.strips, table.notes) == ([], ["d could not be read."])
+
+
+def test_a_page_has_a_bounded_number_of_images():
+    points = pl.concat(
+        points_of().with_columns(dataset=pl.lit(f"d{n:02}"), index=pl.lit(n)) for n in range(130)
+    )
+    (table,) = of_points(points, [], lambda _, index: np.zeros((len(index), 4, 4, 1), np.uint8))
+    assert sum(len(strip.images) for strip in table.strips) == 120
+    assert table.notes == ["The first 120 points are shown as images."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.patches import StepPatch
 
 from manyseed.analysis.figures import drawing, scatters
-from manyseed.analysis.figures.drawing import FigureTables
+from manyseed.analysis.figures.drawing import FigureTables, why_not
 from manyseed.analysis.figures.margins import alike, candidates, margins, places_of
 from manyseed.analysis.figures.scatters import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
@@ -122,7 +123,9 @@ def test_runs_alike_are_drawn_as_histograms_where_their_alpha_hat_differs():
             for cell, run, level in ((0, 1, 0.01), (0, 4, 0.2), (1, 1, 0.2), (1, 4, 0.1))
         ]
     )
-    plot = alike(table, Tables(of_runs, of_runs, of_runs, cells))
+    repeats = of_runs.select("cell", "epoch", "repeat_index", delta=pl.lit(0.15)).unique()
+    tables = Tables(of_runs, of_runs, repeats, cells)
+    plot = alike(table, tables)
     (axis,) = plot.figure.axes  # in cell 1 the farther run has the smaller α̂
     for patch, name in zip(axis.patches, names, strict=True):
         drawn, edges, _ = patch.get_data()
@@ -133,7 +136,13 @@ def test_runs_alike_are_drawn_as_histograms_where_their_alpha_hat_differs():
     for run, level in ((1, "0.010"), (4, "0.200")):
         told = f"run 0:0:{run} differs by [0-9.]+, accuracy 0.750, churn against the others 0.031"
         assert re.search(f"{told}, α̂ {level}", plot.caption)
-    assert alike(table.drop("alike_far_run"), Tables(of_runs, of_runs, of_runs, cells)) is None
+    assert alike(table.drop("alike_far_run"), tables) is None
+    assert not why_not("candidates-alike", FigureTables(tables, margins=table))
+    coarse = replace(tables, repeats=repeats.with_columns(delta=pl.lit(0.25)))
+    assert alike(table, coarse) is None
+    assert "one of them above its resolution δ" in why_not(
+        "candidates-alike", FigureTables(coarse, margins=table)
+    )
 
 
 def test_candidates_are_drawn_as_ecdfs_beside_those_of_their_ensembles():

@@ -66,7 +66,7 @@ def test_correlations_have_a_panel_a_classifier():
     )
     plot = correlations(replace(tables, runs=runs))
     panels = {axis.get_title(loc="left"): axis for axis in plot.figure.axes if axis.images}
-    assert list(panels) == ["lr-sgd (n = 30)", "mlp (n = 30)"]
+    assert list(panels) == ["data-00 × lr-sgd (n = 30)", "data-00 × mlp (n = 30)"]
     for axis, value in zip(panels.values(), (-1, 1), strict=True):
         down = [label.get_text() for label in axis.get_yticklabels()].index("ECE")
         across = [label.get_text() for label in axis.get_xticklabels()].index("α̂")
@@ -121,8 +121,9 @@ def test_pairs_have_a_panel_per_source_and_four_ranges_of_all_pairs_of_the_datas
     tables = by_source(with_churn(planted(classifiers=("mlp",), schemes=("none", "a", "b"))))
     found = of_pairs(tables.runs, tables.pairs, tables.repeats)
     plot = alpha_hat_of_pairs(tables.runs, tables.pairs, tables.repeats)
-    panels = {axis.get_title(loc="left"): axis for axis in plot.figure.axes}
-    assert list(panels) == [f"data-00 · {source}" for source in ("batch", "init", "init+batch")]
+    panels = {" ".join(axis.get_title(loc="left").split()): axis for axis in plot.figure.axes}
+    sources = ("batch", "init", "init+batch")
+    assert list(panels) == [f"data-00 × mlp · {source}" for source in sources]
     quarters = np.array_split(np.sort(found["churn"].to_numpy()), 4)
     for title, axis in panels.items():
         own = found.filter(vary=title.rpartition(" ")[2])

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.datasets import fetch, files_of, images_of, load, resolve
 from manyseed.jobs.run import MachineError
 
 RNG = np.random.default_rng(0)
@@ -57,6 +57,26 @@ def test_images_of_each_class_lie_in_its_folder(home: Path, shape: tuple[int, ..
     expected = np.stack([made[name].reshape(-1) for name in sorted(made)])
     np.testing.assert_array_equal(data.X, expected)
     assert data.y.tolist() == [0] * 4 + [1] * 4
+
+
+def test_points_have_their_file_and_image_where_a_class_is_left_out(home: Path) -> None:
+    made = folder(home / "pets")
+    made |= {f"ant/{name}": pixels(6, 5, 3) for name in ("a.png", "b.png", "c.png", "d.png")}
+    for name, image in made.items():
+        (home / "pets" / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(image).save(home / "pets" / name)
+    info = resolve(f"file:{home / 'pets'}", classes={"cat": ["cat"], "dog": ["dog"]})
+    with pytest.raises(MachineError):
+        images_of(info.canonical, [0])
+    fetch(info)
+    names = files_of(info.canonical)
+    assert names == [f"{kind}/{i:02}.png" for kind in ("cat", "dog") for i in range(4)]
+    images = images_of(info.canonical, [6, 1])
+    np.testing.assert_array_equal(images, [made[names[6]], made[names[1]]])
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.X[[6, 1]], np.reshape(images, (2, -1)))
+    with pytest.raises(MachineError, match="has 8 rows"):
+        images_of(info.canonical, [8])
 
 
 def test_folders_train_and_test_are_the_official_split(home: Path) -> None:

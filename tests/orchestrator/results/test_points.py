@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -243,7 +246,28 @@ def test_points_of_a_folder_of_images_are_told_by_their_files(
     assert all(row["file"] == names[row["index"]] for row in told)
     assert f"pics, {told[0]['file']}: " in " ".join(said.split())
     assert "pics, row" not in said
-    assert told[0]["file"] in sweep.report().read_text()
+    page = sweep.report().read_text()
+    assert told[0]["file"] in page
+    shutil.rmtree(tmp_path / "pics.kept", ignore_errors=True)
+    shutil.copytree(tmp_path / "pics", tmp_path / "pics.kept")
+    shutil.rmtree(tmp_path / "pics")  # what was trained on is shown, whatever became of its source
+    assert sweep.report().read_text() == page
+    shown = re.findall(
+        r'<img src="data:image/png;base64,([^"]+)" alt="([^,]+), labelled ([^,"]+)', page
+    )
+    assert {told[0]["file"]} < {file for _, file, _ in shown}
+    for data, file, truth in shown:
+        assert file.startswith(f"{truth}/")
+        with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+            assert np.array_equal(image, np.asarray(Image.open(tmp_path / "pics.kept" / file)))
+    assert re.search(r'alt="[^"]*, wrong in \d+ % of runs"', page)
+    (damaged,) = (tmp_path / "data").rglob("X.npy")
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    page = sweep.report().read_text()
+    assert "The data of pics could not be read when this page was made" in page
+    assert "<img" not in page
+    damaged.write_bytes(whole)
     for kept in (tmp_path / "data").rglob("files.json"):
         kept.unlink()
     assert "file" not in sweep.query("points").columns

@@ -399,7 +399,8 @@ def require_told_apart(
             n = one[name].n_unique()
             why = f"its {n:,} values tell runs apart, and all their rows would count as one run's"
             added = {}
-            if "run" not in of and numbers_in(one[name]) is not None:
+            is_run = is_named(name, "run") and numbers_in(one[name]) is not None  # resnet18 is none
+            if "run" not in of and (is_run or one[name].dtype.is_integer()):
                 added = {"run": name}
                 if "row_id" not in of and (row_id := row_id_of(frame, unread, [*of_run, name])):
                     added |= {"row_id": row_id}

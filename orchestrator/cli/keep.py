@@ -362,9 +362,9 @@ def import_(
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
     from manyseed.orchestrator.importing import import_predictions
-    from manyseed.orchestrator.importing.archive import left_out
     from manyseed.orchestrator.importing.classes import FLOOR
     from manyseed.orchestrator.importing.mapping import options_of, read_map
+    from manyseed.orchestrator.importing.predictions import left_out
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])

@@ -24,12 +24,7 @@ from manyseed.orchestrator.errors import (
     toml_value,
 )
 from manyseed.orchestrator.importing.archive import (
-    TRUTHS,
     exported,
-    left_out,
-    one_truth,
-    require_one_model,
-    truth_beside,
     unpack,
 )
 from manyseed.orchestrator.importing.arrays import (
@@ -43,24 +38,28 @@ from manyseed.orchestrator.importing.arrays import (
     in_memory,
     opened_as_held,
 )
-from manyseed.orchestrator.importing.classes import by_numbers
+from manyseed.orchestrator.importing.classes import CLASS, RIGHT, by_numbers, is_flag
 from manyseed.orchestrator.importing.directory import write_sweep
 from manyseed.orchestrator.importing.mapping import (
-    CLASS,
     NAMES,
-    RIGHT,
     Pattern,
     Values,
-    is_flag,
+    common_name,
+    models_of,
+    require_one_kind,
+    require_one_model,
 )
 from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
+    TRUTHS,
     Entries,
     Names,
-    common_name,
-    models_of,
+    left_out,
+    one_truth,
     prediction_file,
+    require_once,
+    truth_beside,
     unreadable,
 )
 from manyseed.orchestrator.importing.tables import (
@@ -254,8 +253,13 @@ def _imported(
     if pattern is not None:
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
-        files = [*pattern.files(files, FORMATS)]
+        folders = [file for file in files if _is_folder(file)]
+        beside = [one for folder in folders for one in sorted(folder.iterdir())]
+        truths += [one for one in beside if one.stem in TRUTHS and one.suffix in READERS]
+        files = [one for one in pattern.files(files, FORMATS) if one not in truths]
     files = left_out([one for file in files for one in _spread(file, truths)], own)
+    if dataset and pattern is None:
+        require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
     of_paths: dict[Path, dict[str, Any]] = {}
     is_table = len(files) > 1 and all(_is_table(file) for file in files)
@@ -287,7 +291,7 @@ def _imported(
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     with _one_message(files):
         kinds = {"arrays" if isinstance(each, InMemory) else _kind(each) for each, _ in named}
-        _require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
+        require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
     if (
         len(kinds) > 1
         or (kinds <= {".zip", "exported"} and len(files) > 1)
@@ -439,15 +443,6 @@ def import_arrays(
         raise
 
 
-def _require_once(named: Sequence[tuple[Path, Names]]) -> None:
-    """Refuse a file that is given twice for one classifier: its runs would count twice."""
-    seen = set()
-    for file, names in named:
-        if (place := (file.resolve(), names)) in seen:
-            raise UserError("is given twice", file=file, remedy="name each file once")
-        seen.add(place)
-
-
 @contextmanager
 def _one_message(files: Sequence[Path]) -> Iterator[None]:
     """Turn any error that an untrusted file causes into one message.
@@ -492,6 +487,8 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     if not _is_folder(file):
         return [file]
     held = [one for one in file.iterdir() if one.suffix in FORMATS and not one.name.startswith(".")]
+    real = {one.resolve() for one in held if not one.is_symlink()}  # latest.npz → seed-4.npz
+    held = [one for one in held if not one.is_symlink() or one.resolve() not in real]
     found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
     truths += [one for one in found if one.stem in TRUTHS]
     others = [one for one in found if one.stem not in TRUTHS]

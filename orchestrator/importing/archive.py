@@ -1,4 +1,4 @@
-"""What others packed: what ``export`` wrote, files of tensors, and which files in folders count.
+"""What others packed: what ``export`` wrote, and files of tensors.
 
 A zip may come from anybody. Only names that ``export`` writes are unpacked, as plain files no
 larger than the sweep's own layout allows; anything else is refused before it is written.
@@ -11,14 +11,13 @@ import math
 import os
 import pickle
 import re
-import shlex
 import shutil
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
-from manyseed.analysis.counts import some
 from manyseed.jobs.packages import install
-from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.parquet import scan_parquet
 from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
@@ -37,7 +34,6 @@ from manyseed.orchestrator.errors import (
     DamagedShard,
     LayoutTooNew,
     StoreUnavailable,
-    Unread,
     UserError,
 )
 from manyseed.orchestrator.importing.classes import Predicted, codes
@@ -47,8 +43,6 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
-    PredictionFile,
-    models_of,
     unreadable,
 )
 from manyseed.orchestrator.importing.tables import collected, reading, scan
@@ -415,87 +409,3 @@ def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
             remedy=_PLAIN_TENSORS,
         )
     return array
-
-
-TRUTHS = ("y_true", "truth")
-"""How a file of true classes in a folder is called."""
-
-
-def left_out(files: Sequence[Any], options: Sequence[str | Path | None]) -> list[Any]:
-    """Return the files but those that are given to an option, maybe by another path."""
-    own = {(found.st_dev, found.st_ino) for one in options if one and (found := _found(one))}
-    return [
-        file
-        for file in files
-        if not own or not (found := _found(file)) or (found.st_dev, found.st_ino) not in own
-    ]
-
-
-def _found(file: Any) -> os.stat_result | None:
-    with suppress(OSError, ValueError, TypeError):
-        return Path(file).stat()
-    return None
-
-
-def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
-    """Refuse runs of one test set whose files' names seem to be of several classifiers."""
-    first = sources[0].y_true
-    if len(files) < 3 or any(not np.array_equal(each.y_true, first) for each in sources):
-        return
-    name, counts = models_of(files)
-    if len(counts) < 2 or max(counts.values()) < 2:
-        return
-    if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
-        name = name.replace("{run}", "*")
-    shown = some([f"{model} ({n:,})" for model, n in counts.items()], 5)
-    what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
-    if min(counts.values()) < 2 or len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
-        warn(f"{what}. If these are several: --name {shlex.quote(name)}")
-        return
-    raise Unread(
-        what,
-        file=files[0],
-        key=None,
-        options={"name": name},
-        before="read them from the names: ",
-        after="\n  if they are one classifier: --classifier NAME",
-    )
-
-
-_HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
-_TRUE = re.compile(
-    r"y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
-    r"|gold|gt|ground_?truth",
-    re.IGNORECASE,
-)
-
-
-def truth_beside(
-    files: Sequence[Path], error: Unread, check: Callable[[Path], object]
-) -> Path | None:
-    """Return a file beside those given that holds the true classes that an error misses."""
-    lacks = error.options.get("key", {}).get("y_true") == "NAME"
-    if not lacks and error.options.get("truth") != "FILE":
-        return None
-    folders = {file if file.is_dir() else file.parent for file in files if isinstance(file, Path)}
-    beside = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
-    for one in sorted(beside, key=lambda one: ("label" in one.stem.lower(), str(one))):
-        if one.suffix not in _HOLDING or not _TRUE.fullmatch(one.stem) or not one.is_file():
-            continue
-        try:
-            check(one)
-        except Unread as further:
-            if further.options.get("truth"):
-                continue
-        except UserError:
-            continue
-        return one
-    return None
-
-
-def one_truth(truths: Sequence[Path]) -> Path | None:
-    """Return the file of true classes in folders: they may share one, or have equal ones."""
-    if len({one.read_bytes() for one in truths}) > 1:
-        problem = f"differs from {truths[0]}, but there can be one file of true classes"
-        raise UserError(problem, file=truths[1], remedy="import these folders separately")
-    return truths[0] if truths else None

@@ -40,14 +40,13 @@ from manyseed.orchestrator.importing.classes import (
     texts,
 )
 from manyseed.orchestrator.importing.mapping import meant_entries
+from manyseed.orchestrator.importing.orders import require_axes, require_last_of_classes
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     MAX_CLASSES,
     Entries,
     Names,
     Positions,
-    require_axes,
-    require_last_of_classes,
     unreadable,
 )
 from manyseed.orchestrator.store.schema import ScoreType

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
-from manyseed.jobs.checks import quoted, same_spelling, spelling
+from manyseed.jobs.checks import quoted, same_spelling, similar, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
 from manyseed.jobs.run import OFF, gaps, labels
 from manyseed.orchestrator.errors import Unread, UserError, nearest
@@ -349,3 +350,49 @@ def ordered(values: NDArray[Any], order: NDArray[np.intp], probabilities: bool) 
     if not probabilities:
         return -values
     return np.stack([values, 1 - np.minimum(values.astype(np.float64), 1)], axis=2)
+
+
+RIGHT = re.compile(
+    r"(is_?|was_?)?(in)?correct|(is_?|was_?)?(right|wrong|hit|error|err|miss)", re.IGNORECASE
+)
+"""How others name columns that say whether a prediction is right."""
+
+_FLAGS = {
+    *("0", "1", "0.0", "1.0", "true", "false", "t", "f", "yes", "no", "y", "n"),
+    *("right", "wrong", "correct", "incorrect", "hit", "miss"),
+}
+
+
+def is_flag(values: pl.Series) -> bool:
+    """Return whether a column holds nothing but what says whether a prediction is right."""
+    texts = {str(value).strip().casefold() for value in values.drop_nulls().unique()}
+    return 0 < len(texts) <= 2 and texts <= _FLAGS
+
+
+CLASS = "{class}"
+"""Stands for the class in the names of confidences that a user gives."""
+
+CONFIDENCE = "confidence."
+
+
+def require_columns(frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path) -> None:
+    """Refuse true classes without a column of confidences, naming one that is nearly so called."""
+    seen = {*frame["truth"].unique().to_list()}
+    for name in sorted(seen - {*class_names}):
+        unseen = [of for of in class_names if of not in seen]
+        column, remedy = form.replace(CLASS, name), nearest(name, class_names)
+        what = f"the true class {quoted(name)} has no column {column}"
+        if near := similar(name, unseen):
+            what = f"no true class is called so, and {quoted(name)} has no column"
+            column, remedy = form.replace(CLASS, near[0]), f"rename it {column}"
+        raise UserError(what, file=path, key=column, remedy=remedy)
+
+
+def most_probable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the predictions that confidences imply, if there are any."""
+    classes = [name for name in frame.columns if name.startswith(CONFIDENCE)]
+    if not classes or not all(frame[name].dtype.is_numeric() for name in classes):
+        return frame
+    p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
+    order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
+    return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))

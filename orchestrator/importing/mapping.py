@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import some
-from manyseed.jobs.checks import parsed, quoted, similar
+from manyseed.jobs.checks import parsed, quoted
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -24,7 +27,8 @@ from manyseed.orchestrator.errors import (
     nearest,
     require_one_of,
 )
-from manyseed.orchestrator.importing.predictions import ATTRIBUTES
+from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, is_flag
+from manyseed.orchestrator.importing.predictions import ATTRIBUTES, PredictionFile
 
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
@@ -136,17 +140,6 @@ def _in_order(file: Path) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(file))]
 
 
-def with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
-    """Return a table with what its file's path says, as columns."""
-    for name, value in values:
-        if name in NAMES:  # says which rows these are
-            continue
-        if name in frame.columns:
-            raise UserError("is a column, and a part of the path", file=file, key=name)
-        frame = frame.with_columns(pl.lit(value).alias(name))
-    return frame
-
-
 OPTIONS: Mapping[str, type] = {
     **dict.fromkeys(("name", "dataset", "classifier", "truth", "runs", "probability"), str),
     "probabilities": bool,
@@ -207,14 +200,10 @@ def options_of(file: Path | None, options: Mapping[str, Any]) -> Iterator[None]:
         ) from None
 
 
-CLASS = "{class}"
-"""Stands for the class in the names of confidences that a user gives."""
-
-CONFIDENCE = "confidence."
-
 _MEANT = {
-    "truth": r"true|gold|gt|actual|expected|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
-    "prediction": r"(y_?)?(pred|hat).*|output",
+    "truth": r"true|gold|gt|actual|expected|ground_?truth"
+    r"|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
+    "prediction": r"(y_?)?(pred|hat).*|output|cross_?val_?predict(ions?)?",
     "run": r"(random_?|model_?)?seeds?|runs?_?(id|idx|index|no|nr|number)?"
     r"|rep(lica(te)?)?s?|trials?",
     "row_id": r"ids?|idx|index|indices|rows?|samples?|points?|examples?|instances?|images?|files?"
@@ -225,23 +214,6 @@ _MEANT = {
     "dataset": r"data_?set(_?name)?",
 }
 """How others name columns."""
-
-
-RIGHT = re.compile(
-    r"(is_?|was_?)?(in)?correct|(is_?|was_?)?(right|wrong|hit|error|err|miss)", re.IGNORECASE
-)
-"""How others name columns that say whether a prediction is right."""
-
-_FLAGS = {
-    *("0", "1", "0.0", "1.0", "true", "false", "t", "f", "yes", "no", "y", "n"),
-    *("right", "wrong", "correct", "incorrect", "hit", "miss"),
-}
-
-
-def is_flag(values: pl.Series) -> bool:
-    """Return whether a column holds nothing but what says whether a prediction is right."""
-    texts = {str(value).strip().casefold() for value in values.drop_nulls().unique()}
-    return 0 < len(texts) <= 2 and texts <= _FLAGS
 
 
 def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path) -> None:
@@ -269,38 +241,14 @@ def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path) -> None:
     )
 
 
-def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
-    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
-
-    `whose` and `other`: the names of the two runs.
-    """
-    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
-    for own, theirs, lacks in (
-        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
-        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
-    ):
-        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
-        if missing:
-            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
-            return lacks.format(rows)
-    row = next(
-        number
-        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
-        if one != two
-    )
-    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
-    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
-
-
-_SHOWN = 10  # rows in a message
-
 _PREDICTED = re.compile(
     r"arr_0|outputs?|((y|test|val)_?)?(pred(ict(ed|ions?))?s?|hat|scores?|proba?s?|probabilit(y|ies)"
     r"|softmax|logits?)(_?(labels?|class(es)?|proba?s?|probabilities|scores?|test))?",
     re.IGNORECASE,
 )
 _ENTRIES_MEANT = {
-    "y_true": r"arr_1|y|y_?(test|val|labels?|targets?)|((true|test|val)_?)?(labels?|targets?|truth)"
+    "y_true": r"arr_1|label_ids|y"
+    r"|y_?(test|val|labels?|targets?)|((true|test|val)_?)?(labels?|targets?|truth)"
     r"|ground_?truth|true|gold|gt",
     "class_names": r"class(es)?|(class|label|target)_?(names?|labels?)|names|categories",
     "test_index": _MEANT["row_id"],
@@ -321,13 +269,15 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
     left = [name for name in kinds if name not in pairs.values()]
     if not {"scores", "logits", "labels"} & {*left}:
         named = [name for name in left if _PREDICTED.fullmatch(name)]
+        named = named or [name for name in left if len(left) == 1 and kinds[name] in [*"fiub"]]
         named.sort(key=lambda name: kinds[name] != "f")
         is_label = bool(named) and kinds[named[0]] != "f"
         pairs = {"labels" if is_label else "scores": named[0] if named else "NAME"} | pairs
     return pairs
 
 
-def _is_named(name: str, own: str) -> bool:
+def is_named(name: str, own: str) -> bool:
+    """Return whether others name a column `own` so."""
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
 
 
@@ -338,7 +288,7 @@ def entries_naming_rows(file: Path) -> list[str]:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
     except (OSError, zipfile.BadZipFile):
         return []
-    return [name for name in names if _is_named(name, "row_id")]
+    return [name for name in names if is_named(name, "row_id")]
 
 
 def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
@@ -348,8 +298,9 @@ def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
     found: dict[str, str] = {}
     for own in ("truth", "prediction"):
         if given.get(own, own) not in frame.columns:
-            names = [name for name in frame.columns if _is_named(name, own)]
-            given[own] = found[own] = names[0] if names else "NAME"
+            names = [name for name in frame.columns if is_named(name, own)]
+            form = "" if own == "truth" else _form_of_runs(names)
+            given[own] = found[own] = form or (names[0] if names else "NAME")
     if given["truth"] in frame.columns:
         classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
         forms = dict.fromkeys(
@@ -363,28 +314,56 @@ def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
     others = [name for name in frame.columns if name not in given.values()]
     of_run: list[str] = [name for name in ("repeat", "run") if name in frame.columns]
     if "run" not in frame.columns:
-        named = [name for name in others if _is_named(name, "run")]
+        named = [name for name in others if is_named(name, "run")]
         named = [name for name in named if _numbers_some(frame[name])][:1]
         of_run += named
         if named:
             found["run"] = named[0]
     for own in NAMES:
-        named = [name for name in others if _is_named(name, own) and _names_some(frame[name])]
+        named = [name for name in others if is_named(name, own) and _names_some(frame[name])]
         if named:
             found[own] = named[0]
             of_run.append(named[0])
-    if "row_id" not in frame.columns and (row_id := _row_id(frame, others, of_run)):
+    if "row_id" not in frame.columns and (row_id := row_id_of(frame, others, of_run)):
         found["row_id"] = row_id
     return found
 
 
-def _is_id(values: pl.Series) -> bool:
+RUN = "{run}"
+"""Stands for the number in the names of columns, each with the predictions of one run."""
+
+
+def _form_of_runs(names: Sequence[str]) -> str:
+    """Return the form of columns that differ in one number alone, if these are several."""
+    parts = [re.split(r"([0-9]+)", name) for name in names]
+    differ = [place for place, each in enumerate(zip(*parts, strict=False)) if len({*each}) > 1]
+    if len({len(each) for each in parts}) != 1 or len(differ) != 1 or differ[0] % 2 == 0:
+        return ""
+    (place,) = differ
+    return "".join([*parts[0][:place], RUN, *parts[0][place + 1 :]])
+
+
+def is_id(values: pl.Series) -> bool:
+    """Return whether these may be ids: names or whole numbers."""
     return values.dtype == pl.String or values.dtype.is_integer()
 
 
 def _numbers_some(values: pl.Series) -> bool:
     """Return whether whole numbers are fewer than rows, and more than one."""
-    return values.dtype.is_integer() and 1 < values.n_unique() < len(values)
+    return numbers_in(values) is not None and 1 < values.n_unique() < len(values)
+
+
+def numbers_in(values: pl.Series) -> pl.Series | None:
+    """Return whole numbers, or those in words that differ in one alone (seed_01); else None."""
+    if values.dtype.is_integer():
+        return values
+    first = re.split("[0-9]+", values[0] or "") if values.dtype == pl.String and len(values) else []
+    if len(first) != 2:
+        return None
+    start, end = map(re.escape, first)
+    numbers = values.str.extract(f"^{start}([0-9]{{1,18}}){end}$").cast(pl.Int64)
+    is_unlike = numbers.null_count() or numbers.n_unique() < values.n_unique()
+    return None if is_unlike else numbers
 
 
 def _names_some(values: pl.Series) -> bool:
@@ -392,151 +371,166 @@ def _names_some(values: pl.Series) -> bool:
     return values.dtype == pl.String and 2 * values.n_unique() <= len(values)
 
 
-def _row_id(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) -> str | None:
+def row_id_of(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) -> str | None:
     """Return the column that is named like ids of rows and has each once in a run, if any."""
-    meant = [name for name in names if name not in of_run and _is_named(name, "row_id")]
+    meant = [name for name in names if name not in of_run and is_named(name, "row_id")]
     return next(
         (
             name
             for name in meant
-            if _is_id(frame[name]) and not frame[[*of_run, name]].is_duplicated().any()
+            if is_id(frame[name]) and not frame[[*of_run, name]].is_duplicated().any()
         ),
         None,
     )
 
 
-def require_told_apart(
-    frame: pl.DataFrame, used: Mapping[str, str], option: Mapping[str, str], file: Path
-) -> None:
-    """Refuse a table whose unread columns tell runs or rows apart, which would count as others.
+_SEED = re.compile(
+    r"(?:^|[\W_]+)(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?|folds?|s|r))?"
+    r"[\W_]*[0-9]*$",
+    re.IGNORECASE,
+)
 
-    `used`: our names of the columns that are read; `option`: as the user gave them.
+
+def common_name(files: Sequence[Path]) -> str:
+    """Return what to call files of one dataset: what their names share but for the seed.
+
+    Or else their folder.
     """
-    of = {own: theirs for theirs, own in used.items()}
-    truth = of.get("truth", of.get("correct"))
-    if truth is None:  # a form of its own, refused elsewhere
+    start, end = shared_ends([file.stem for file in files])
+    kept = _SEED.sub("", start) or end.strip("-_. ")
+    return kept or files[0].resolve().parent.name or "imported"
+
+
+_NUMBERED = re.compile(
+    r"(?P<kind>.+?)?(?P<form>(?:[\W_]+(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?"
+    r"|folds?|s|r))?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
+    re.IGNORECASE,
+)
+
+
+def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
+    """Return the pattern of numbered files' paths, and how many begin with each name before it.
+
+    The pattern has ``{classifier}`` for the names if there are several; "" if there is none.
+    """
+    top = os.path.commonpath([file.absolute().parent for file in files])
+    paths = [file.absolute().relative_to(top).as_posix() for file in files]
+    found = [each for path in paths if (each := _NUMBERED.fullmatch(path))]
+    forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
+    counts = Counter(each["kind"] or "" for each in found)
+    is_unlike = len(counts) > 1 and "" in counts
+    if (
+        len(found) < len(paths)
+        or len(forms) > 1
+        or is_unlike
+        or any("/" in name for name in counts)
+    ):
+        return "", {}
+    if len(counts) == 1:
+        return f"{next(iter(counts))}{forms.pop()}", dict(counts)
+    found_before = _BEFORE.match(shared_ends(counts)[0])  # model=cnn, model=vit
+    start = found_before[0] if found_before else ""
+    named = {name.removeprefix(start): n for name, n in counts.items()}
+    return f"{start}{{classifier}}{forms.pop()}", named
+
+
+_BEFORE = re.compile(
+    r"[^/=]*=|(y_)?(pred\w*?|outputs?|logits?|prob\w*?|scores?|results?)[\W_]+", re.I
+)
+
+
+def shared_ends(names: Iterable[str]) -> tuple[str, str]:
+    """Return how all names begin, and how they end after that."""
+    first, last = min(names := [*names]), max(names)
+    start = _shared(first, last)
+    backwards = [name[len(start) :][::-1] for name in names]
+    return start, _shared(min(backwards), max(backwards))[::-1]
+
+
+def _shared(one: str, other: str) -> str:
+    differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return one[: next(differ, len(one))]
+
+
+def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
+    """Refuse runs of one test set whose files' names seem to be of several classifiers."""
+    first = sources[0].y_true
+    if len(files) < 3 or any(not np.array_equal(each.y_true, first) for each in sources):
         return
-    of_run = [of[own] for own in ("repeat", "run") if own in of]
-    first = [frame[name] == frame[name][0] for name in of_run]
-    one = frame.filter(*first) if first else frame
-    unread = [name for name in frame.columns if name not in used]
-
-    def refuse(name: str, why: str, added: Mapping[str, str]) -> NoReturn:
-        raise _unread(name, why, file, {**option, **added})
-
-    for name in unread:
-        if _tells_runs(one, name, truth):
-            n = one[name].n_unique()
-            why = f"its {n:,} values tell runs apart, and all their rows would count as one run's"
-            added = {}
-            if "run" not in of and one[name].dtype.is_integer():
-                added = {"run": name}
-                if "row_id" not in of and (row_id := _row_id(frame, unread, [*of_run, name])):
-                    added |= {"row_id": row_id}
-            if not added and "classifier" not in option:
-                added = {"classifier": name}
-            refuse(name, why, added)
-    if "row_id" in of:
+    name, counts = models_of(files)
+    if len(counts) < 2 or max(counts.values()) < 2:
         return
-    for name in unread:
-        if (n := _tells_rows(one, name, truth)) > 1:
-            why = f"each of its values stands in {n:,} rows, as ids of test points do in {n:,} runs"
-            refuse(name, why, {"run": of.get("run", "NAME"), "row_id": name})
-        runs = [frame[each] for each in of_run]
-        if runs and "fold" not in of and _are_shuffled(frame[name], runs):
-            refuse(name, _SHUFFLED, {"row_id": name})
-
-
-_SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
-
-
-def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
-    out = "or take the column out of the file if it says nothing of this kind"
-    if name not in option.values():
-        remedy = f"import a file for each of its values; {out}"
-        return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
-    is_model = option.get("classifier") == name
-    more = "if it names classifiers, else import a file for each of its values; " * is_model
-    return Unread(
-        f"is not read, but {why}",
-        file=file,
-        key=name,
-        options={"columns": option},
-        before="read it: ",
-        after=f"\n  {more}{out}",
+    if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
+        name = name.replace("{run}", "*")
+    shown = some([f"{model} ({n:,})" for model, n in counts.items()], 5)
+    what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
+    if min(counts.values()) < 2 or len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
+        warn(f"{what}. If these are several: --name {shlex.quote(name)}")
+        return
+    raise Unread(
+        what,
+        file=files[0],
+        key=None,
+        options={"name": name},
+        before="read them from the names: ",
+        after="\n  if they are one classifier: --classifier NAME",
     )
 
 
-def require_same_order(
-    frame: pl.DataFrame, other: pl.DataFrame, unread: Sequence[str], option: Columns, file: Path
-) -> None:
-    """Refuse a file whose rows are those of another's run in another order, by an unread column."""
-    for name in unread:
-        if name not in other.columns or frame[name].dtype != other[name].dtype:
-            continue
-        numbers = np.repeat([0, 1], [len(frame), len(other)])
-        if _are_shuffled(pl.concat([frame[name], other[name]]), [pl.Series(numbers)]):
-            raise _unread(name, _SHUFFLED, file, {**dict(option), "row_id": name})
+def require_one_kind(files: Sequence[Path]) -> None:
+    """Refuse files whose names say that they are of one run: its epochs, its splits, its ensemble.
 
-
-def _tells_runs(one: pl.DataFrame, name: str, truth: str) -> bool:
-    """Return whether the rows with each value have the same true classes, or its name says so."""
-    values = one[name].alias("value")  # polars may take a name such as * for a pattern
-    if values.dtype.is_nested() or not 1 < values.n_unique() < len(values):
-        return False
-    if _is_named(name, "run") and values.dtype.is_integer():
-        return True
-    if values.unique_counts().n_unique() > 1 or one[truth].n_unique() == 1:
-        return False
-    each = pl.DataFrame([values, one[truth].alias("truth")]).group_by("value")
-    return each.agg(pl.col("truth").sort())["truth"].n_unique() == 1
-
-
-def _tells_rows(one: pl.DataFrame, name: str, truth: str) -> int:
-    """Return in how many rows each value stands if these look like one test point; 0 otherwise."""
-    values = one[name].alias("value")
-    if not _is_id(values) or not one[truth].n_unique() < (n := values.n_unique()) < len(values):
-        return 0
-    each = pl.DataFrame([values, one[truth].alias("truth")]).group_by("value")
-    counts = each.agg(pl.len(), pl.col("truth").n_unique())
-    if counts["len"].n_unique() > 1 or counts["truth"].max() != 1:
-        return 0
-    times = int(counts["len"][0])
-    is_in_blocks = values.rle().struct["len"].eq(times).all() or values[n:].equals(
-        values[:-n], check_names=False
+    These are no further runs; the command takes those of one kind.
+    """
+    kinds: dict[str, list[Path]] = {}
+    runs: dict[str, set[str]] = {}
+    for file in files:
+        path = file.absolute().as_posix()
+        found = [*_VARIANT.finditer(path, len(file.absolute().parent.as_posix()))][-1:]
+        kind = re.sub(r"[\W_]", "", found[0][0].lower()) if found else ""
+        rest = _VARIANT.sub("", path) if found else path
+        kinds.setdefault(kind, []).append(file)
+        runs.setdefault(re.sub(r"[\W_]", "", rest), set()).add(kind)
+    several = next((named for named in runs.values() if len(named) > 1), set[str]())
+    lone = [kind for kind, of in kinds.items() if len(of) == 1 and _OVER_RUNS.fullmatch(kind)]
+    if not several and not (lone and len(kinds) > 1):
+        return
+    best = max(kinds, key=lambda kind: (_rank(kind), kind)) if several else ""
+    if best not in kinds:
+        best = max(kinds, key=lambda kind: len(kinds[kind]))
+    hidden = [
+        Path(_VARIANT.sub(lambda it: it[0].translate(_HIDE), str(one))) for one in kinds[best]
+    ]
+    named = models_of(hidden)[0].translate({to: chr(of) for of, to in _HIDE.items()})
+    shown = some(sorted(f"{kind or 'others'} ({len(of):,})" for kind, of in kinds.items()), 5)
+    what = f"the names of files are of {len(kinds)} kinds, {shown}, which are not runs of one kind"
+    if not named:
+        remedy = "give the files of one kind alone, one for each run"
+        raise UserError(what, file=files[0], remedy=remedy)
+    if "{classifier}" not in named and "{run}" not in named:
+        named = f"*{named}"
+    raise Unread(
+        what,
+        file=files[0],
+        key=None,
+        options={"name": named},
+        before="take those of one: ",
     )
-    return times if is_in_blocks or _is_named(name, "row_id") else 0
 
 
-def _are_shuffled(values: pl.Series, of_run: Sequence[pl.Series]) -> bool:
-    """Return whether each run has the same values once, in an order of its own."""
-    if not _is_id(values):
-        return False
-    names = [f"run {number}" for number in range(len(of_run))]
-    table = pl.DataFrame([values.alias("value"), *map(pl.Series.alias, of_run, names)])
-    runs = table.group_by(names).agg("value", ids=pl.col("value").sort())
-    sets = runs["ids"].list.n_unique() == runs["ids"].list.len()
-    return bool(sets.all() and runs["ids"].n_unique() == 1 and runs["value"].n_unique() > 1)
+_VARIANT = re.compile(
+    r"(?<![a-z])(?:(?:epochs?|ep|steps?|iter(?:ation)?s?|ckpt|checkpoint)[\W_]*[0-9]+"
+    r"|train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|final|last|latest|best"
+    r"|ensembled?|averaged?|avg|mean|majority(?:_?vote)?|swa|ema)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+_HIDE = {ord(str(digit)): 0xE000 + digit for digit in range(10)}  # numbers of epochs are no runs
+_OVER_RUNS = re.compile("ensembled?|averaged?|avg|mean|majority(vote)?")
+_RANKS = ("test", "testing", "final", "last", "latest", "best")
 
 
-def require_columns(frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path) -> None:
-    """Refuse true classes without a column of confidences, naming one that is nearly so called."""
-    seen = {*frame["truth"].unique().to_list()}
-    for name in sorted(seen - {*class_names}):
-        unseen = [of for of in class_names if of not in seen]
-        column, remedy = form.replace(CLASS, name), nearest(name, class_names)
-        what = f"the true class {quoted(name)} has no column {column}"
-        if near := similar(name, unseen):
-            what = f"no true class is called so, and {quoted(name)} has no column"
-            column, remedy = form.replace(CLASS, near[0]), f"rename it {column}"
-        raise UserError(what, file=path, key=column, remedy=remedy)
-
-
-def most_probable(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add the predictions that confidences imply, if there are any."""
-    classes = [name for name in frame.columns if name.startswith(CONFIDENCE)]
-    if not classes or not all(frame[name].dtype.is_numeric() for name in classes):
-        return frame
-    p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
-    order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
-    return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
+def _rank(kind: str) -> tuple[int, int]:
+    number = re.search("[0-9]+$", kind)
+    is_run = not re.match("train|val|dev|ens|av|mean|maj", kind)
+    rank = len(_RANKS) - _RANKS.index(kind) if kind in _RANKS else 0
+    return rank if is_run else -1, int(number[0]) if number else -1

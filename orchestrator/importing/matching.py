@@ -35,13 +35,12 @@ from manyseed.orchestrator.importing.directory import (
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.mapping import entries_naming_rows
+from manyseed.orchestrator.importing.mapping import common_name, entries_naming_rows
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
     Positions,
     PredictionFile,
-    common_name,
     forms,
     merged,
     require_apart,

@@ -1,13 +1,22 @@
-"""In which order classes and points of files seem to be: others than they are given in."""
+"""In which order classes, points, axes and rows of files seem to be: others than as given."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+
+from manyseed.analysis.counts import some
+from manyseed.jobs.checks import quoted
+from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.importing.classes import codes
+from manyseed.orchestrator.importing.mapping import Columns, is_id, is_named, numbers_in, row_id_of
 
 _EXACT = 1e-9
 
@@ -104,6 +113,9 @@ def apart(
     they do among themselves. `kept`: how many of the first runs are not in question; of three or
     more, those that agree are the others.
     """
+    if len(truth) > _MOST_COMPARED:
+        some_of = np.random.default_rng(0).choice(len(truth), _MOST_COMPARED, replace=False)
+        label, truth = label[:, some_of], truth[some_of]
     if found := _at_chance(label, truth, kept):
         return found, _times(label, np.array(found), np.delete(np.arange(len(label)), found))
     if len(label) < _FEWEST_RUNS:
@@ -214,6 +226,7 @@ def _most_alike(
     return np.asarray(rows[group == np.bincount(group).argmax()])
 
 
+_MOST_COMPARED = 2**16  # points, drawn at random from more
 _MOST_LINKED = 100
 FEWEST_KEPT = 3
 """Runs that further ones are compared with alone; fewer are compared together with them."""
@@ -254,3 +267,225 @@ def _agreement(
             excess[run] += theirs[every, own].sum() - n * (mean @ share)
             variance[run] += n / (n - 1) * (centred**2 @ share).sum()
     return excess / np.sqrt(np.maximum(variance, _EXACT))
+
+
+def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
+    """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
+    n, (first, _, last) = len(np.unique(y_true)), shape
+    if first == n != last:
+        raise UserError(
+            f"may hold {first} runs of {last} classes, or {last} runs of {n}, as y_true has",
+            file=file,
+            key="scores",
+            remedy="save it as (run, sample, class), or name all classes with class_names",
+        )
+
+
+_MOST_POINTS = 5000  # that are looked at for other axes
+_MOST_BYTES = 2**27
+_AXES = ("run", "sample", "class")
+
+
+def require_axes(
+    array: Any, given: Mapping[str, Any], key: str, class_names: Sequence[str], file: Path
+) -> None:
+    """Refuse arrays that fit the truth far better with other axes, which their lengths allow.
+
+    `array`: (run, sample, class) of scores, or (run, sample) of labels or scores, read by
+    positions. `given`: `y_true`, and maybe `repeat` and `class_names`.
+    """
+    truth = codes(np.asarray(given["y_true"]), class_names, "y_true", file)
+    truth = truth[0] if truth.ndim == 2 and len(truth) == 1 else truth
+    if truth.ndim == 2 and np.shape(given.get("repeat", ())) == array.shape[:1]:
+        repeat = np.asarray(given["repeat"])
+        if repeat.dtype.kind not in "iu" or not 0 <= repeat.min() <= repeat.max() < len(truth):
+            return  # refused later
+        truth = truth[repeat]
+    if truth.shape in (array.shape[1:2], array.shape[:2]):
+        n_classes = len(class_names) if "class_names" in given else len(np.unique(truth))
+        _require_axes(array, truth, key, n_classes, file)
+
+
+def _require_axes(
+    array: Any, truth: NDArray[np.integer[Any]], key: str, n_classes: int, file: Path
+) -> None:
+    """Do so for the truth (sample,), or (run, sample); the last axis may have so many classes."""
+    shape = array.shape
+    if array.dtype.itemsize * np.prod(shape, dtype=float) > _MOST_BYTES:
+        return
+    orders = [
+        order
+        for order in [*permutations(range(len(shape)))][1:]
+        if shape[order[1]] == shape[1]
+        and (len(shape) == 2 or shape[order[2]] in (shape[2], n_classes))
+        and (truth.ndim == 1 or shape[order[0]] == shape[0])
+    ]
+    if not orders:
+        return
+    whole = array[np.arange(shape[0])]
+    points = np.linspace(0, shape[1] - 1, min(shape[1], _MOST_POINTS)).astype(np.intp)
+
+    def right(order: Sequence[int]) -> NDArray[Any]:
+        values = whole.transpose(order)[:, points]
+        if key == "scores":
+            values = values.argmax(axis=2) if values.ndim == 3 else values >= 0
+        return np.asarray(values == truth[..., points])
+
+    given = right(range(len(shape)))
+    for order in orders:
+        other = right(order)
+        n_runs = min(len(given), len(other))
+        truths = np.broadcast_to(truth[..., points], given.shape)[:n_runs]
+        parts = given[:n_runs].ravel(), other[:n_runs].ravel()
+        if (recalls := far_better(truths.ravel(), *parts, n_runs)) is not None:
+            asked = ", ".join(_AXES[: len(shape)])
+            read = ", ".join(_AXES[order.index(axis)] for axis in range(len(shape)))
+            raise UserError(
+                f"has shape {shape}: as ({asked}) its mean recall is {recalls[0]:.2f}, as ({read}) "
+                f"{recalls[1]:.2f}",
+                file=file,
+                key=key,
+                remedy=f"save {key}.transpose{order}",
+            )
+
+
+def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
+    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
+
+    `whose` and `other`: the names of the two runs.
+    """
+    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
+    for own, theirs, lacks in (
+        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
+        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
+    ):
+        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
+        if missing:
+            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
+            return lacks.format(rows)
+    row = next(
+        number
+        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
+        if one != two
+    )
+    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
+    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
+
+
+_SHOWN = 10  # rows in a message
+
+
+def require_told_apart(
+    frame: pl.DataFrame, used: Mapping[str, str], option: Mapping[str, str], file: Path
+) -> None:
+    """Refuse a table whose unread columns tell runs or rows apart, which would count as others.
+
+    `used`: our names of the columns that are read; `option`: as the user gave them.
+    """
+    of = {own: theirs for theirs, own in used.items()}
+    truth = of.get("truth", of.get("correct"))
+    if truth is None:  # a form of its own, refused elsewhere
+        return
+    of_run = [of[own] for own in ("repeat", "run") if own in of]
+    first = [frame[name] == frame[name][0] for name in of_run]
+    one = frame.filter(*first) if first else frame
+    unread = [name for name in frame.columns if name not in used]
+
+    def refuse(name: str, why: str, added: Mapping[str, str]) -> NoReturn:
+        raise _unread(name, why, file, {**option, **added})
+
+    for name in unread:
+        if _tells_runs(one, name, truth):
+            n = one[name].n_unique()
+            why = f"its {n:,} values tell runs apart, and all their rows would count as one run's"
+            added = {}
+            is_run = is_named(name, "run") and numbers_in(one[name]) is not None  # resnet18 is none
+            if "run" not in of and (is_run or one[name].dtype.is_integer()):
+                added = {"run": name}
+                if "row_id" not in of and (row_id := row_id_of(frame, unread, [*of_run, name])):
+                    added |= {"row_id": row_id}
+            if not added and "classifier" not in option:
+                added = {"classifier": name}
+            refuse(name, why, added)
+    if "row_id" in of:
+        return
+    for name in unread:
+        if (n := _tells_rows(one, name, truth)) > 1:
+            why = f"each of its values stands in {n:,} rows, as ids of test points do in {n:,} runs"
+            refuse(name, why, {"run": of.get("run", "NAME"), "row_id": name})
+        runs = [frame[each] for each in of_run]
+        if runs and "fold" not in of and _are_shuffled(frame[name], runs):
+            refuse(name, _SHUFFLED, {"row_id": name})
+
+
+_SHOWN = 10  # rows in a message
+_SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
+
+
+def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
+    out = "or take the column out of the file if it says nothing of this kind"
+    if name not in option.values():
+        remedy = f"import a file for each of its values; {out}"
+        return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
+    is_model = option.get("classifier") == name
+    more = "if it names classifiers, else import a file for each of its values; " * is_model
+    return Unread(
+        f"is not read, but {why}",
+        file=file,
+        key=name,
+        options={"columns": option},
+        before="read it: ",
+        after=f"\n  {more}{out}",
+    )
+
+
+def require_same_order(
+    frame: pl.DataFrame, other: pl.DataFrame, unread: Sequence[str], option: Columns, file: Path
+) -> None:
+    """Refuse a file whose rows are those of another's run in another order, by an unread column."""
+    for name in unread:
+        if name not in other.columns or frame[name].dtype != other[name].dtype:
+            continue
+        numbers = np.repeat([0, 1], [len(frame), len(other)])
+        if _are_shuffled(pl.concat([frame[name], other[name]]), [pl.Series(numbers)]):
+            raise _unread(name, _SHUFFLED, file, {**dict(option), "row_id": name})
+
+
+def _tells_runs(one: pl.DataFrame, name: str, truth: str) -> bool:
+    """Return whether the rows with each value have the same true classes, or its name says so."""
+    values = one[name].alias("value")  # polars may take a name such as * for a pattern
+    if values.dtype.is_nested() or not 1 < values.n_unique() < len(values):
+        return False
+    if is_named(name, "run") and numbers_in(values) is not None:
+        return True
+    if values.unique_counts().n_unique() > 1 or one[truth].n_unique() == 1:
+        return False
+    each = pl.DataFrame([values, one[truth].alias("truth")]).group_by("value")
+    return each.agg(pl.col("truth").sort())["truth"].n_unique() == 1
+
+
+def _tells_rows(one: pl.DataFrame, name: str, truth: str) -> int:
+    """Return in how many rows each value stands if these look like one test point; 0 otherwise."""
+    values = one[name].alias("value")
+    if not is_id(values) or not one[truth].n_unique() < (n := values.n_unique()) < len(values):
+        return 0
+    each = pl.DataFrame([values, one[truth].alias("truth")]).group_by("value")
+    counts = each.agg(pl.len(), pl.col("truth").n_unique())
+    if counts["len"].n_unique() > 1 or counts["truth"].max() != 1:
+        return 0
+    times = int(counts["len"][0])
+    is_in_blocks = values.rle().struct["len"].eq(times).all() or values[n:].equals(
+        values[:-n], check_names=False
+    )
+    return times if is_in_blocks or is_named(name, "row_id") else 0
+
+
+def _are_shuffled(values: pl.Series, of_run: Sequence[pl.Series]) -> bool:
+    """Return whether each run has the same values once, in an order of its own."""
+    if not is_id(values):
+        return False
+    names = [f"run {number}" for number in range(len(of_run))]
+    table = pl.DataFrame([values.alias("value"), *map(pl.Series.alias, of_run, names)])
+    runs = table.group_by(names).agg("value", ids=pl.col("value").sort())
+    sets = runs["ids"].list.n_unique() == runs["ids"].list.len()
+    return bool(sets.all() and runs["ids"].n_unique() == 1 and runs["value"].n_unique() > 1)

@@ -7,11 +7,9 @@ import json
 import os
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import permutations
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,10 +22,9 @@ from manyseed.analysis.counts import some
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import UserError, given, require_one_of
+from manyseed.orchestrator.errors import Unread, UserError, given, require_one_of
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import Predicted, codes, texts
-from manyseed.orchestrator.importing.orders import far_better
 from manyseed.orchestrator.paths import WARNED, encode_name
 from manyseed.orchestrator.store.schema import GroupSpec, Keep, ScoreType
 
@@ -359,57 +356,72 @@ def _plain(values: Any, key: str, file: Path) -> Any:
     return texts(array, key, file).tolist() if array.dtype.kind in "US" else values
 
 
-_SEED = re.compile(
-    r"(?:^|[\W_]+)(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?|folds?|s|r))?"
-    r"[\W_]*[0-9]*$",
+TRUTHS = ("y_true", "truth")
+"""How a file of true classes in a folder is called."""
+
+
+def left_out(files: Sequence[Any], options: Sequence[str | Path | None]) -> list[Any]:
+    """Return the files but those that are given to an option, maybe by another path."""
+    own = {(found.st_dev, found.st_ino) for one in options if one and (found := _found(one))}
+    return [
+        file
+        for file in files
+        if not own or not (found := _found(file)) or (found.st_dev, found.st_ino) not in own
+    ]
+
+
+def _found(file: Any) -> os.stat_result | None:
+    with suppress(OSError, ValueError, TypeError):
+        return Path(file).stat()
+    return None
+
+
+_HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
+_TRUE = re.compile(
+    r"y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
+    r"|gold|gt|ground_?truth",
     re.IGNORECASE,
 )
 
 
-def common_name(files: Sequence[Path]) -> str:
-    """Return what to call files of one dataset: what their names share but for the seed.
-
-    Or else their folder.
-    """
-    start, end = shared_ends([file.stem for file in files])
-    kept = _SEED.sub("", start) or end.strip("-_. ")
-    return kept or files[0].resolve().parent.name or "imported"
-
-
-_NUMBERED = re.compile(
-    r"(?P<kind>.+?)(?P<form>(?:[\W_]+(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?"
-    r"|folds?|s|r))?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
-    re.IGNORECASE,
-)
-
-
-def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
-    """Return the pattern of numbered files' paths, and how many begin with each name before it.
-
-    The pattern has ``{classifier}`` for the names if there are several; "" if there is none.
-    """
-    top = os.path.commonpath([file.absolute().parent for file in files])
-    paths = [file.absolute().relative_to(top).as_posix() for file in files]
-    found = [each for path in paths if (each := _NUMBERED.fullmatch(path))]
-    forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
-    counts = Counter(each["kind"] for each in found)
-    if len(found) < len(paths) or len(forms) > 1 or any("/" in name for name in counts):
-        return "", {}
-    named = "{classifier}" if len(counts) > 1 else next(iter(counts))
-    return f"{named}{forms.pop()}", dict(counts)
+def truth_beside(
+    files: Sequence[Path], error: Unread, check: Callable[[Path], object]
+) -> Path | None:
+    """Return a file beside those given that holds the true classes that an error misses."""
+    lacks = error.options.get("key", {}).get("y_true") == "NAME"
+    if not lacks and error.options.get("truth") != "FILE":
+        return None
+    folders = {file if file.is_dir() else file.parent for file in files if isinstance(file, Path)}
+    beside = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
+    for one in sorted(beside, key=lambda one: ("label" in one.stem.lower(), str(one))):
+        if one.suffix not in _HOLDING or not _TRUE.fullmatch(one.stem) or not one.is_file():
+            continue
+        try:
+            check(one)
+        except Unread as further:
+            if further.options.get("truth"):
+                continue
+        except UserError:
+            continue
+        return one
+    return None
 
 
-def shared_ends(names: Iterable[str]) -> tuple[str, str]:
-    """Return how all names begin, and how they end after that."""
-    first, last = min(names := [*names]), max(names)
-    start = _shared(first, last)
-    backwards = [name[len(start) :][::-1] for name in names]
-    return start, _shared(min(backwards), max(backwards))[::-1]
+def require_once(named: Sequence[tuple[Path, Names]]) -> None:
+    """Refuse a file that is given twice for one classifier: its runs would count twice."""
+    seen = set()
+    for file, names in named:
+        if (place := (file.resolve(), names)) in seen:
+            raise UserError("is given twice", file=file, remedy="name each file once")
+        seen.add(place)
 
 
-def _shared(one: str, other: str) -> str:
-    differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return one[: next(differ, len(one))]
+def one_truth(truths: Sequence[Path]) -> Path | None:
+    """Return the file of true classes in folders: they may share one, or have equal ones."""
+    if len({one.read_bytes() for one in truths}) > 1:
+        problem = f"differs from {truths[0]}, but there can be one file of true classes"
+        raise UserError(problem, file=truths[1], remedy="import these folders separately")
+    return truths[0] if truths else None
 
 
 def with_told(text: str, told: Iterable[str]) -> str:
@@ -418,86 +430,6 @@ def with_told(text: str, told: Iterable[str]) -> str:
     plain = ("".join(filter(str.isprintable, " ".join(one.split()))) for one in told)
     new = [f"{WARNED}{one}" for one in plain]  # TOML has no control characters in comments
     return "\n".join([first, *(line for line in new if line not in rest), *rest])
-
-
-def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
-    """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
-    n, (first, _, last) = len(np.unique(y_true)), shape
-    if first == n != last:
-        raise UserError(
-            f"may hold {first} runs of {last} classes, or {last} runs of {n}, as y_true has",
-            file=file,
-            key="scores",
-            remedy="save it as (run, sample, class), or name all classes with class_names",
-        )
-
-
-_MOST_POINTS = 5000  # that are looked at for other axes
-_MOST_BYTES = 2**27
-_AXES = ("run", "sample", "class")
-
-
-def require_axes(
-    array: Any, given: Mapping[str, Any], key: str, class_names: Sequence[str], file: Path
-) -> None:
-    """Refuse arrays that fit the truth far better with other axes, which their lengths allow.
-
-    `array`: (run, sample, class) of scores, or (run, sample) of labels or scores, read by
-    positions. `given`: `y_true`, and maybe `repeat` and `class_names`.
-    """
-    truth = codes(np.asarray(given["y_true"]), class_names, "y_true", file)
-    truth = truth[0] if truth.ndim == 2 and len(truth) == 1 else truth
-    if truth.ndim == 2 and np.shape(given.get("repeat", ())) == array.shape[:1]:
-        repeat = np.asarray(given["repeat"])
-        if repeat.dtype.kind not in "iu" or not 0 <= repeat.min() <= repeat.max() < len(truth):
-            return  # refused later
-        truth = truth[repeat]
-    if truth.shape in (array.shape[1:2], array.shape[:2]):
-        n_classes = len(class_names) if "class_names" in given else len(np.unique(truth))
-        _require_axes(array, truth, key, n_classes, file)
-
-
-def _require_axes(
-    array: Any, truth: NDArray[np.integer[Any]], key: str, n_classes: int, file: Path
-) -> None:
-    """Do so for the truth (sample,), or (run, sample); the last axis may have so many classes."""
-    shape = array.shape
-    if array.dtype.itemsize * np.prod(shape, dtype=float) > _MOST_BYTES:
-        return
-    orders = [
-        order
-        for order in [*permutations(range(len(shape)))][1:]
-        if shape[order[1]] == shape[1]
-        and (len(shape) == 2 or shape[order[2]] in (shape[2], n_classes))
-        and (truth.ndim == 1 or shape[order[0]] == shape[0])
-    ]
-    if not orders:
-        return
-    whole = array[np.arange(shape[0])]
-    points = np.linspace(0, shape[1] - 1, min(shape[1], _MOST_POINTS)).astype(np.intp)
-
-    def right(order: Sequence[int]) -> NDArray[Any]:
-        values = whole.transpose(order)[:, points]
-        if key == "scores":
-            values = values.argmax(axis=2) if values.ndim == 3 else values >= 0
-        return np.asarray(values == truth[..., points])
-
-    given = right(range(len(shape)))
-    for order in orders:
-        other = right(order)
-        n_runs = min(len(given), len(other))
-        truths = np.broadcast_to(truth[..., points], given.shape)[:n_runs]
-        parts = given[:n_runs].ravel(), other[:n_runs].ravel()
-        if (recalls := far_better(truths.ravel(), *parts, n_runs)) is not None:
-            asked = ", ".join(_AXES[: len(shape)])
-            read = ", ".join(_AXES[order.index(axis)] for axis in range(len(shape)))
-            raise UserError(
-                f"has shape {shape}: as ({asked}) its mean recall is {recalls[0]:.2f}, as ({read}) "
-                f"{recalls[1]:.2f}",
-                file=file,
-                key=key,
-                remedy=f"save {key}.transpose{order}",
-            )
 
 
 _SHOWN = 10  # rows in a message

@@ -19,28 +19,31 @@ from manyseed.jobs.datasets import csvfile
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.classes import (
+    CLASS,
+    CONFIDENCE,
+    RIGHT,
     Predicted,
     codes,
     in_order,
+    is_flag,
+    most_probable,
     predicted,
     require_apart,
+    require_columns,
 )
 from manyseed.orchestrator.importing.mapping import (
-    CLASS,
-    CONFIDENCE,
     NAMES,
-    RIGHT,
+    RUN,
     Columns,
     Values,
-    is_flag,
     meant_columns,
-    most_probable,
-    other_rows,
-    require_columns,
+    numbers_in,
     require_no_flag,
+)
+from manyseed.orchestrator.importing.orders import (
+    other_rows,
     require_same_order,
     require_told_apart,
-    with_values,
 )
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -68,7 +71,9 @@ def read_frame(path: Path, labels: Sequence[str] = _LABELS) -> pl.DataFrame:
         return collected(path, scan(path))
     with reading(path):
         try:
-            return csvfile.read(path.read_bytes(), labels=labels, ignored=(), missing=())
+            frame = csvfile.read(path.read_bytes(), labels=labels, ignored=(), missing=())
+            without = {"": "index"} if "index" not in frame.columns else {}  # as pandas writes it
+            return frame.rename(without, strict=False)
         except csvfile.Repeated as error:
             raise UserError(error.what, file=path, remedy="rename them") from None
         except csvfile.Unreadable as error:
@@ -340,10 +345,41 @@ def _part(path: Path, named: Columns, values: Values) -> pl.DataFrame:
     of = {own: given[own] for own, _ in values if own in NAMES}
     labels = [given.get(name, name) for name in _LABELS]
     frame = read_frame(path, [*labels, *of.values()])
+    if RUN in (form := given.get("prediction", "")):
+        named_so = [name for name in frame.columns if _of_runs(form).fullmatch(name)]
+        frame = _with_runs(read_frame(path, [*labels, *named_so, *of.values()]), form, path)
     for own, value in values:
         if own in NAMES:
             frame = frame.filter(frame[of[own]].cast(pl.String) == value)
     return frame[[name for name in frame.columns if name not in of.values()]]
+
+
+def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
+    """Return a table with what its file's path says, as columns."""
+    for name, value in values:
+        if name in NAMES:  # says which rows these are
+            continue
+        if name in frame.columns:
+            raise UserError("is a column, and a part of the path", file=file, key=name)
+        frame = frame.with_columns(pl.lit(value).alias(name))
+    return frame
+
+
+def _with_runs(frame: pl.DataFrame, form: str, file: Path) -> pl.DataFrame:
+    """Return a table whose columns of that form, one for each run, are one column, and `run`."""
+    runs = {name: int(of[1]) for name in frame.columns if (of := _of_runs(form).fullmatch(name))}
+    if not runs or "run" in frame.columns:
+        what = "stands beside a column run" if runs else "there is no such column"
+        raise UserError(what, file=file, key=form, remedy=nearest(form, frame.columns))
+    rest = frame.drop([*runs])
+    return pl.concat(
+        [rest.with_columns(frame[name].alias(form), run=pl.lit(n)) for name, n in runs.items()],
+        how="vertical_relaxed",
+    )
+
+
+def _of_runs(form: str) -> re.Pattern[str]:
+    return re.compile("([0-9]+)".join(map(re.escape, form.split(RUN))))
 
 
 @lru_cache(maxsize=1)
@@ -355,7 +391,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     if named:
         # not pl.col(name), which would take a name such as * for a pattern
         frame = pl.DataFrame([frame[name].alias(own) for name, own in names.items()])
-    frame = with_values(frame, values, path)
+    frame = _with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         require_no_flag(frame, given.get("correct", "correct"), path)
         frame = frame.rename({"correct": "truth"})
@@ -398,6 +434,8 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     if frame.is_empty():
         raise UserError("has no rows", file=path)
     for name, dtype in types.items():
+        if name == "run" and named and (numbers := numbers_in(frame[name])) is not None:
+            frame = frame.with_columns(numbers.alias(name))
         try:
             frame = frame.with_columns(pl.col(name).cast(dtype))
         except pl.exceptions.PolarsError:
@@ -437,7 +475,11 @@ def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[st
             lacks(theirs)
     if form is not None:
         form_of = re.compile("(.+)".join(map(re.escape, form.split(CLASS))), re.DOTALL)
-        found = {name: match[1] for name in frame.columns if (match := form_of.fullmatch(name))}
+        found = {
+            name: match[1]
+            for name in frame.columns
+            if name not in OWN and name not in names and (match := form_of.fullmatch(name))
+        }
         if form == CLASS:  # of all columns, those that are named like a class
             held = [name for name, own in names.items() if own in ("truth", "correct")]
             held = held or [name for name in ("truth", "correct") if name in frame.columns]

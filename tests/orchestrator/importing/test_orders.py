@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.importing.orders import better_order
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.classes import in_order, require_one_order
+from manyseed.orchestrator.importing.orders import apart, better_order
 from tests.orchestrator.conftest import inside
 
 NAMES = np.array(["ant", "bee", "cat"])
@@ -134,3 +137,27 @@ def test_points_in_another_order_are_named_with_what_tells_them_apart(tmp_path: 
             arrays = {name: given[name][order] for name in ("scores", "y_true")}
         np.savez(file, allow_pickle=False, **arrays)
     assert inside("import", *files, *out[:3], tmp_path / "sorted")[0] == 0
+
+
+def test_a_shuffled_run_of_many_points_is_found_in_bounded_memory() -> None:
+    rng = np.random.default_rng(0)
+    n, runs = 400_000, 12
+    y = rng.integers(2, size=n).astype(np.uint16)
+    shared = rng.random(n) < 0.1  # points that most runs get wrong
+    flips = (shared & (rng.random((runs, n)) < 0.8)) | (rng.random((runs, n)) < 0.02)
+    label = np.where(flips, 1 - y, y).astype(np.uint16)
+    for each in (0, 1):  # run 5 has its points in another order within true classes
+        label[5, y == each] = rng.permutation(label[5, y == each])
+    tracemalloc.start()
+    found, _ = apart(label, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [5]
+    assert peak < 6 * label.nbytes
+
+
+def test_digits_of_other_scripts_are_in_one_order_or_refused(tmp_path: Path) -> None:
+    assert in_order("٢٠١") == ("٠", "١", "٢")
+    require_one_order(in_order("٢٠١"), "y_true", tmp_path)
+    with pytest.raises(UserError, match="whose order is not certain"):
+        require_one_order(in_order(["٢", "١٠"]), "y_true", tmp_path)

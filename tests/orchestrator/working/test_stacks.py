@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from manyseed import Sweep
 from manyseed.jobs import stacking
 from manyseed.jobs.stacking import best
+from manyseed.jobs.training import loop
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.change import remarks
 from manyseed.orchestrator.plans.plan import Plan
@@ -19,6 +21,7 @@ from manyseed.orchestrator.plans.stacks import choices, members_of, stacks
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.submitting import choose
+from manyseed.orchestrator.tasks.intent import LOG
 from manyseed.orchestrator.tasks.task import Span, Task
 from manyseed.orchestrator.working.queue import Queue
 from tests.orchestrator.conftest import assert_equal, inside, shared, stored, train, write
@@ -134,6 +137,73 @@ def test_the_plan_says_how_many_and_whether_they_divide_the_runs(tmp_path: Path)
     assert told[0] == told[1] == ""
     assert told[5] == told[7] == "mlp: 5 seeds a step."
     assert told[2].startswith("mlp: 2 seeds a step; the last stack of a repeat trains 1 run too")
+
+
+OUT_OF_MEMORY = (
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    torch.cuda.OutOfMemoryError("CUDA out of memory"),
+    MemoryError(),
+)
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_a_stack_too_large_for_memory_is_halved(
+    stacked: Sweep,
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five at once become two, with the bits of two at once, also after an interruption."""
+    sweep = beyond_memory(tmp_path, monkeypatch, error, 2, limits=(3, None))
+    assert_equal(stored(sweep), stored(stacked))
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members, recipe.halved_from) == ("stacked", 2, 5)
+    again = sweep.rerun("0:0:3")
+    assert again["same_recipe"]
+    assert again["equal"]
+    logs = [log.read_text() for log in sweep.paths.tasks.rglob(LOG)]
+    assert [log.count("runs at once: 2 now") for log in logs] == [1, 1]
+    assert not any("2 runs at once" in log for log in logs)
+
+
+def test_where_memory_suffices_for_no_stack_runs_are_trained_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = train(write(tmp_path / "alone.toml", text(0)), tmp_path / "alone")
+    sweep = beyond_memory(tmp_path, monkeypatch, OUT_OF_MEMORY[0], 1)
+    assert_equal(stored(sweep), stored(alone))
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members, recipe.halved_from) == ("sequential", None, 5)
+
+
+def beyond_memory(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    most: int,
+    limits: tuple[int | None, ...] = (None,),
+) -> Sweep:
+    """Train a sweep of stacks of five where memory suffices for `most`, in one or more goes."""
+    stepping = loop._stepping_together
+
+    def stepping_together(model, members):
+        update = stepping(model, members)
+
+        def checked(epoch, step, steps):
+            if epoch and len(members) > most:
+                raise error
+            update(epoch, step, steps)
+
+        return checked
+
+    monkeypatch.setattr(loop, "_stepping_together", stepping_together)
+    sweep = Sweep.plan(write(folder / "large.toml", text(5)), folder / "large")
+    for limit in limits:
+        sweep.submit(workers=1, limit=limit)
+        sweep.wait()
+    sweep.compact()
+    assert sweep.status()["runs"]["done"] == 5
+    return sweep
 
 
 SPAN = Span(group=0, shard=0, row=10, cell=0, repeat=0, run=2, count=7)

@@ -77,9 +77,7 @@ class Recipe:
             code=code_digest(),
         )
 
-    def of_form(
-        self, members: int, precision: Precision, halved_from: int | None = None
-    ) -> Recipe:
+    def of_form(self, members: int, precision: Precision, halved_from: int | None = None) -> Recipe:
         """Return the recipe of fits of which so many are trained at once, in this precision."""
         recipe = replace(self, precision=precision, halved_from=halved_from)
         return recipe if members == 1 else replace(recipe, form="stacked", members=members)

@@ -152,7 +152,9 @@ class Training:
                 return {each.run: error for each in block}
             gc.collect()  # what the error held
             self._fitting[batch.cell] = members = len(block) // 2
-            told = f"Memory does not suffice for {len(block)} runs at once: {members} now ({reason})."
+            told = (
+                f"Memory does not suffice for {len(block)} runs at once: {members} now ({reason})."
+            )
             print(told, file=sys.stderr, flush=True)
         return {}
 

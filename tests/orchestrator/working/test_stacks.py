@@ -95,6 +95,47 @@ def test_an_interrupted_sweep_ends_with_the_same_bits(stacked: Sweep, tmp_path: 
     assert_equal(stored(sweep), stored(stacked))
 
 
+IMAGES = """
+name    = "images"
+seed    = 5
+repeats = 1
+runs    = 3
+
+[[grid]]
+dataset        = ["digits"]
+classifier     = ["cnn", "vit"]
+train_fraction = [40]
+augment        = ["shift-x:0.2"]
+
+[dataset.digits]
+source = "sklearn:digits"
+
+[classifier.cnn]
+epochs = 1
+stack  = 3
+
+[classifier.vit]
+epochs  = 1
+stack   = 3
+hparams = { dropout = 0.1 }
+"""
+
+
+def test_networks_on_images_are_trained_at_once(tmp_path: Path) -> None:
+    """An interrupted stack is trained again, with the same bits."""
+    sweep = Sweep.plan(write(tmp_path / "images.toml", IMAGES), tmp_path / "images")
+    for limit in (1, None):
+        sweep.submit(workers=1, limit=limit)
+        sweep.wait()
+    sweep.compact()
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members) == ("stacked", 3)
+    for address in ("0:0:0", "0:0:2", "1:0:1"):
+        again = sweep.rerun(address)
+        assert again["same_recipe"]
+        assert again["equal"]
+
+
 def test_other_numbers_at_once_are_another_recipe(tmp_path: Path) -> None:
     file = write(tmp_path / "changed.toml", text())
     sweep = Sweep.plan(file, tmp_path / "changed")
@@ -240,6 +281,15 @@ def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path, stack: str) -> 
     wrong = text().replace("stack = 2", f"stack = {stack}")
     with pytest.raises(UserError, match=r"classifier\.mlp\.stack"):
         Sweep.plan(write(tmp_path / "wrong.toml", wrong), tmp_path / "wrong")
+
+
+def test_stacks_of_networks_on_images_are_not_in_bfloat16(tmp_path: Path) -> None:
+    wrong = IMAGES.replace("stack  = 3", 'stack  = 3\nprecision = "bf16"')
+    with pytest.raises(
+        UserError, match=r"classifier\.cnn\.stack = 3: networks on images are stacked in float32"
+    ):
+        Sweep.plan(write(tmp_path / "wrong.toml", wrong), tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
 
 
 AUTO = text('"auto"')

@@ -67,6 +67,7 @@ STACKED: dict[str, list[tuple[str, dict[str, Any], Any]]] = {
         ("two classes", {}, resolve("sklearn:digits", classes=PARITY)),
         ("ten classes", {}, resolve("sklearn:digits")),
     ],
+    **{name: [("8 × 8 pixels", {}, resolve("sklearn:digits"))] for name in ("cnn", "vit")},
 }
 """What is trained several at once: by classifier, shapes with their tables and data."""
 

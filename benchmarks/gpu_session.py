@@ -1,8 +1,8 @@
 """One session on a GPU: its tests, all forms of training timed and compared; at most 10 minutes.
 
 Runs the tests that need a GPU. Then times fits of ``mlp``, ``cnn`` and ``vit``: one after the other
-in a warm process, in several processes at once, and for ``mlp`` in stacks. Compares the scores of a
-stack with those of the same runs alone, after one step and after a whole training. After each
+in a warm process, in several processes at once, and in stacks. Compares the scores of a stack with
+those of the same runs alone, after one step and after a whole training. After each
 measurement the results so far are written to ``gpu_session.json`` and ``gpu_session.md``. With
 ``--rehearse`` everything is small and on the CPU: it shows that the session works, not how fast.
 
@@ -48,8 +48,13 @@ NETWORKS: dict[str, dict[str, Any]] = {
 EPOCHS = {"mlp": 20, "cnn": 3, "vit": 3}
 
 
-def trained(name: str, numbers: list[int], args: argparse.Namespace, **more: Any) -> list[Any]:
-    """Train runs of a network, at once if there are several; return their predictions."""
+def trained(
+    name: str, numbers: list[int], args: argparse.Namespace, rows: int = 4096, **more: Any
+) -> list[Any]:
+    """Train runs of a network, at once if there are several; return their predictions.
+
+    `rows`: images to train on, at most.
+    """
     kind = name.partition(",")[0]
     options = {"epochs": 1 if args.rehearse else EPOCHS[kind], **NETWORKS[name], **more}
     handling = Handling(device="cpu" if args.rehearse else "gpu")
@@ -63,9 +68,12 @@ def trained(name: str, numbers: list[int], args: argparse.Namespace, **more: Any
         return [made(done[number]) for number in numbers]
     described = replace(TABLE, image=IMAGE)
     info = classifiers.resolve(kind, options, described)
-    run = Run(resolve_cell(1, described, info).cell, 0, *numbers)
-    data = images(64 if args.rehearse else 4096)
-    return [classifiers.fit(info.canonical, info.hparams, data, generators(run), handling)]
+    cell, data = resolve_cell(1, described, info).cell, images(64 if args.rehearse else rows)
+    fits = [(info.hparams, data, generators(Run(cell, 0, number))) for number in numbers]
+    if len(fits) == 1:
+        return [classifiers.fit(info.canonical, *fits[0], handling)]
+    done = classifiers.fit_stack(info.canonical, fits, [handling] * len(fits))
+    return [made(each) for each in done]
 
 
 TRAINER = Trainer()
@@ -129,21 +137,20 @@ def measurements(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
     yield {"what": "tests", "failed": done.returncode != 0, "found": " ".join(last)}
     members = 4 if args.rehearse else 32
-    for what, more in [
-        ("one step", {"epochs": 1, "batch_size": 1024}),
-        ("whole training", {}),
-    ]:
-        name = "mlp, 64 and 32 wide"
-        together = trained(name, [*range(members)], args, **more)
-        alone = [trained(name, [number], args, **more)[0] for number in range(members)]
-        pairs = [(one.scores, other.scores) for one, other in zip(together, alone, strict=True)]
-        largest = max(float(np.abs(one - other).max()) for one, other in pairs)
-        labels = sum(int(((one >= 0) != (other >= 0)).sum()) for one, other in pairs)
-        yield {"what": f"stack against alone, {what}", "largest": largest, "labels": labels}
+    compared = [("mlp, 64 and 32 wide", {"batch_size": 1024})]
+    compared += [(name, {"rows": 128, "hparams": {"batch": 128}}) for name in ("cnn", "vit")]
+    for name, one_step in compared:
+        for what, more in [("one step", {"epochs": 1, **one_step}), ("whole training", {})]:
+            together = trained(name, [*range(members)], args, **more)
+            alone = [trained(name, [number], args, **more)[0] for number in range(members)]
+            pairs = [(one.scores, other.scores) for one, other in zip(together, alone, strict=True)]
+            largest = max(float(np.abs(one - other).max()) for one, other in pairs)
+            labels = sum(int(((one >= 0) != (other >= 0)).sum()) for one, other in pairs)
+            against = f"{name}: stack against alone, {what}"
+            yield {"what": against, "largest": largest, "labels": labels}
     for name in NETWORKS:
         forms = [(1, 1), (1, 2), *([] if args.rehearse else [(1, 4)])]
-        if name.startswith("mlp"):
-            forms += [(members, 1), (members, 2)]
+        forms += [(members, 1), (members, 2)]
         base = 0.0
         for at_once, processes in forms:
             each: dict[str, Any] = {"what": name, "at_once": at_once, "processes": processes}

@@ -346,7 +346,11 @@ class DamagedData(MachineError):
     """A file of a data set cannot be decoded, on any machine."""
 
 
-class GpuFull(MachineError):
+class MemoryFull(MachineError):
+    """Memory does not suffice for a fit, or for several at once."""
+
+
+class GpuFull(MemoryFull):
     """The memory of the GPU is full; other processes may hold most of it."""
 
 

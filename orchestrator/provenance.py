@@ -46,7 +46,8 @@ class Recipe:
     distinguishes users' own code from other code of that name and version. `code`: digest of
     manyseed's code that trains, if installed in editable mode; also None in recipes from before it
     was recorded. `members`: how many runs were trained at once, if stacked: a run's last bits
-    depend on this and on its place among them.
+    depend on this and on its place among them. `halved_from`: how many should have been, if memory
+    did not suffice for them; changes no bit.
     """
 
     form: str | None = None
@@ -60,6 +61,7 @@ class Recipe:
     own: Mapping[str, str] | None = None
     code: str | None = None
     members: int | None = None
+    halved_from: int | None = None
 
     @classmethod
     def here(cls, gpu: str | None = None) -> Recipe:
@@ -75,9 +77,9 @@ class Recipe:
             code=code_digest(),
         )
 
-    def of_form(self, members: int, precision: Precision) -> Recipe:
+    def of_form(self, members: int, precision: Precision, halved_from: int | None = None) -> Recipe:
         """Return the recipe of fits of which so many are trained at once, in this precision."""
-        recipe = replace(self, precision=precision)
+        recipe = replace(self, precision=precision, halved_from=halved_from)
         return recipe if members == 1 else replace(recipe, form="stacked", members=members)
 
     @property
@@ -90,7 +92,10 @@ class Recipe:
     def machine(self) -> bytes:
         """What all runs of a machine have in common, whatever they train, as JSON."""
         return json_text(
-            replace(self, form=None, members=None, precision=None, tuned=None, own=None).to_json()
+            replace(
+                self,
+                **dict.fromkeys(("form", "members", "halved_from", "precision", "tuned", "own")),
+            ).to_json()
         )
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:

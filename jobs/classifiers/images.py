@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import (
     OPTIONS,
+    STACK,
     TORCH,
     Classifier,
     ClassifierInfo,
@@ -193,13 +195,22 @@ def network_on_pixels(
     constant rate. `space` and `hparams`: the learning rate, weight decay and batch; and the
     network's own hparams.
     """
+
+    def checked(dataset: DatasetInfo, options: Options) -> Settings:
+        found = settings(dataset, options)
+        if options.get("precision") == "bf16" and options.get("stack", 1) != 1:
+            # torch.autocast leaves convolutions inside vmap in float32 on a CPU
+            reason = "networks on images are stacked in float32 alone"
+            raise Refused("stack", options["stack"], reason, needs={"precision": None})
+        return found
+
     return Classifier(
         name=name,
         space=(*space, *hparams),
         probability="softmax",
         streams=frozenset({"init", "batch"}),
-        settings=settings,
-        options=OPTIONS,
+        settings=checked,
+        options={**OPTIONS, **STACK},
         epochs=epochs,
         images_only=True,
         augments=True,
@@ -212,6 +223,7 @@ def network_on_pixels(
             initialise=initialise,
             smallest_batch=smallest_batch,
             first_block=first_block,
+            stacks=True,
         ),
     )
 

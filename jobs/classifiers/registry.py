@@ -323,8 +323,7 @@ def _predicted(
 def stacks(cell: Cell) -> bool:
     """Return whether several runs of a cell may be trained at once."""
     network = fit_of(cell.classifier)
-    plain = cell.ensembling is None and {cell.augment, cell.test_augment} == {"none"}
-    return plain and isinstance(network, Network) and network.stacks
+    return cell.ensembling is None and isinstance(network, Network) and network.stacks
 
 
 def fit_stack(

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.run import Generators, GpuFull, MachineError, TrainingSet, gaps, labels
+from manyseed.jobs.run import (
+    Generators,
+    GpuFull,
+    MachineError,
+    MemoryFull,
+    TrainingSet,
+    gaps,
+    labels,
+)
 from manyseed.jobs.training.checkpoint import Checkpoint
 
 if TYPE_CHECKING:  # naming a device should not import torch
@@ -377,7 +385,7 @@ def torch_device(device: Device) -> torch.device:
 
 @contextmanager
 def faults_of(device: Device) -> Iterator[None]:
-    """Raise MachineError if the block exhausts memory or its GPU fails; GpuFull if of the GPU."""
+    """Raise MachineError if the GPU fails; MemoryFull if memory is exhausted, GpuFull the GPU's."""
     try:
         yield
     except MachineError:
@@ -388,7 +396,7 @@ def faults_of(device: Device) -> Iterator[None]:
             kind = GpuFull if is_memory else MachineError
             raise kind(f"the GPU failed: {error}") from error
         if is_memory:
-            raise MachineError(f"memory is full: {error}") from error
+            raise MemoryFull(f"memory is full: {error}") from error
         raise
 
 

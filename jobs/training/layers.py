@@ -5,15 +5,18 @@ Weights start like those of torch's own layers, uniform within ±1/sqrt(fan in).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from manyseed.jobs.run import raw
 
@@ -184,28 +187,97 @@ class _StackedDropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero values as each network alone would: its masks are drawn by (row, unit)."""
+        return self.dropped(x.transpose(1, 2)).transpose(1, 2)
+
+    def dropped(self, x: Tensor) -> Tensor:
+        """Zero values (network, row, ...) as each network alone would."""
         if not any(p for p, _ in self._layers):
             return x
-        networks, units, rows = x.shape
-        drawn = torch.zeros(networks, rows, units, device=x.device)
+        drawn = torch.zeros(x.shape, device=x.device)
         for values, (p, generator) in zip(drawn, self._layers, strict=True):
             if p:
-                torch.rand(rows, units, generator=generator, out=values)
-        keep = torch.tensor([[[1 - p]] for p, _ in self._layers], dtype=torch.float64)
+                torch.rand(values.shape, generator=generator, out=values)
         kind = torch.promote_types(x.dtype, torch.float32)
-        return _dropped(x, drawn.transpose(1, 2), keep.to(x.device, kind))
+        keep = torch.tensor([1 - p for p, _ in self._layers], dtype=torch.float64)
+        return _dropped(x, drawn, keep.to(x.device, kind).view(-1, *[1] * (x.ndim - 1)))
+
+
+class _MappedDropout(_StackedDropout):
+    """Dropout inside `vmap`, which hands a function of its own the values of all networks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = _OfAll.apply(x, self.dropped)
+        return out
+
+
+class _OfAll(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        raise NotImplementedError("only in vmap")
+
+    @staticmethod
+    def setup_context(*_: object) -> None:
+        """Keep nothing: gradients are those of the function's operations."""
+
+    @staticmethod
+    def vmap(
+        _: object, places: tuple[int, None], x: Tensor, function: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, int]:
+        return function(x.movedim(places[0], 0)), 0
+
+
+class _Mapped(nn.Module):
+    """Networks of any structure at once, by `torch.func.vmap` over their arrays.
+
+    Maps rows (network, row, ...) to logits (network, class, row).
+    """
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        every = [[*model.modules()] for model in models]
+        own = {id(each.generator): each.generator for each in every[0] if _drops(each)}
+        self.networks = copy.deepcopy(models[0], own)  # generators cannot be copied
+        for module, *layers in zip([*self.networks.modules()], *every, strict=True):
+            for name, _ in [*module.named_parameters(recurse=False)]:
+                arrays = torch.stack([getattr(each, name).detach() for each in layers])
+                setattr(module, name, nn.Parameter(arrays))
+            for name, _ in [*module.named_buffers(recurse=False)]:
+                setattr(module, name, torch.stack([getattr(each, name) for each in layers]))
+            for name, child in [*module.named_children()]:
+                if _drops(child):
+                    mapped = _MappedDropout([getattr(each, name) for each in layers])
+                    setattr(module, name, mapped)
+
+    def forward(self, x: Tensor) -> Tensor:
+        networks = self.networks
+
+        def logits(arrays: dict[str, Tensor], rows: Tensor) -> Tensor:
+            out: Tensor = functional_call(networks, arrays, rows)
+            return out
+
+        arrays = {**dict(networks.named_parameters()), **dict(networks.named_buffers())}
+        with sdpa_kernel(SDPBackend.MATH):  # other kernels of attention take one network
+            out: Tensor = vmap(logits)(arrays, x)
+        return out.transpose(1, 2)
+
+
+def _drops(module: nn.Module) -> TypeGuard[Dropout]:
+    return isinstance(module, Dropout)
 
 
 def stacked(layers: Sequence[Any]) -> nn.Module:
     """Return one network that trains as several do, each on rows of its own.
 
-    It maps rows (network, feature, row) to logits (network, class, row). Names in its state are
-    those of each network, whose arrays it copies; dropout draws from the generators of each.
+    It maps rows (network, feature, row), or images (network, row, ...), to logits (network, class,
+    row). Names in its state are those of each network, whose arrays it copies; dropout draws from
+    the generators of each.
 
-    `layers`: networks of the same structure, of sequences of `Linear`, batch norm, `Dropout`,
-    `SkipConnection` and activations.
+    `layers`: networks of the same structure: of images, or of sequences of `Linear`, batch norm,
+    `Dropout`, `SkipConnection` and activations.
     """
     first = layers[0]
+    if isinstance(first, nn.Sequential) and isinstance(first[0], ChannelsFirst):
+        return _Mapped(layers)
     if isinstance(first, SkipConnection):
         return SkipConnection(*stacked([each.block for each in layers]).children())
     if isinstance(first, nn.Sequential):
@@ -227,7 +299,7 @@ def unstack(stack: nn.Module, models: Sequence[nn.Module]) -> None:
     states = [model.state_dict() for model in models]
     for name, values in stack.state_dict().items():
         for state, own in zip(states, values, strict=True):
-            state[name].copy_(own)
+            state[name.removeprefix("networks.")].copy_(own)
 
 
 Step = tuple[int, int, int]  # a convolution without bias: channels out, side of the kernel, stride

@@ -308,6 +308,7 @@ class StackedRun(NamedTuple):
     plan: TrainingPlan
     order: np.random.Generator
     y_test: Tensor | None = None
+    augmented: Augmented | None = None
 
 
 def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
@@ -328,8 +329,10 @@ def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
     places = {id(X): place for place, X in enumerate(sources)}
     n, device = len(first.X), first.X.device
     start = torch.tensor([[n * places[id(member.X)]] for member in members], device=device)
-    X, y = torch.cat(sources), torch.stack([member.y for member in members])
+    X = sources[0] if len(sources) == 1 else torch.cat(sources)
+    y = torch.stack([member.y for member in members])
     plateaus = [rate for member in members if isinstance(rate := member.plan.rate, Plateau)]
+    transforms = [each.augmented for each in members if each.augmented is not None]
     memory = X.new_empty(0)  # of a batch: large memory that is given back costs more than filling
     for epoch in range(first.plan.epochs):
         started = perf_counter()
@@ -338,10 +341,15 @@ def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
         orders = zip(*(batches(member.order, *sizes) for member in members), strict=True)
         for step, rows in enumerate(orders):
             index = torch.stack(rows).to(device)
-            memory.resize_(index.numel(), X.shape[1])
-            torch.index_select(X, 0, (start + index).view(-1), out=memory)
-            presented = memory.view(*index.shape, -1)
-            logits = first.plan.logits(model, presented.transpose(1, 2))
+            if not transforms:
+                memory.resize_(index.numel(), *X.shape[1:])
+                torch.index_select(X, 0, (start + index).view(-1), out=memory)
+                presented = memory.view(*index.shape, *X.shape[1:])
+            else:
+                own = zip(transforms, index, strict=True)
+                presented = torch.stack([each(places) for each, places in own])
+            is_flat = presented.ndim == 3
+            logits = first.plan.logits(model, presented.transpose(1, 2) if is_flat else presented)
             labels = y.gather(1, index)
             losses = cross_entropy(logits, labels, reduction="none").mean(1)
             losses.sum().backward()  # each depends on the weights of its own network alone

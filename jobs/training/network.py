@@ -51,7 +51,6 @@ class _Start(NamedTuple):
     test: torch.Tensor
     encode: Encoder | None
     masks: torch.Generator
-    augmented: Augmented | None
     trajectory: Ensembling | None
     seconds: float
 
@@ -110,9 +109,9 @@ class Network:
         start = self._start(given)
         member = start.member
         fitted = loop.train(
-            *member[:-1],
+            *member[:-2],
             masks=start.masks,
-            augmented=start.augmented,
+            augmented=member.augmented,
             y_test=member.y_test,
             checkpoint=given.handling.checkpoint,
             trajectory=start.trajectory,
@@ -151,7 +150,8 @@ class Network:
                     member = member._replace(X=first.member.X)
                 if torch.equal(start.test, first.test):
                     start = start._replace(test=first.test)
-                    member = member._replace(test_rows=first.member.test_rows)
+                    if data.test_augment == "none":
+                        member = member._replace(test_rows=first.member.test_rows)
                 start = start._replace(member=member)
             starts.append(start)
         fits = loop.train_stack([start.member for start in starts])
@@ -234,9 +234,11 @@ class Network:
         if data.test_augment != "none":
             augmented_test = _augmented(data, encode, generators.test_augment, device, test=True)
         test = TestRows(rows_test, augmented_test)
-        member = loop.StackedRun(model, optimizer, *rows, test, plan, generators.batch, y_test)
+        member = loop.StackedRun(
+            *(model, optimizer, *rows, test, plan, generators.batch, y_test, augmented)
+        )
         seconds = perf_counter() - started
-        return _Start(member, rows_test, encode, masks, augmented, trajectory, seconds)
+        return _Start(member, rows_test, encode, masks, trajectory, seconds)
 
     def revive(
         self, settings: Named, hparams: Named, data: TrainingSet, state: State, device: Device

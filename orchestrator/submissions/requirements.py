@@ -211,7 +211,7 @@ def _require_form(
             before = max(precisions)
             said = f"in {before}, the others would be in {precision}"
             raise _other_form(paths, name, "precision", precision, f'"{before}"', said)
-    made = {recipe.members or 1 for recipe in recipes}
+    made = {n for each in recipes for n in (each.members or 1, each.halved_from) if n}
     # perturbed hparams may change a network's structure: such runs are stacked or not, one by one
     fixed = begun.filter(perturb_hparams="none", identical=False)
     for cell, name in fixed.select("cell", "classifier").iter_rows():

@@ -6,10 +6,10 @@ is that run's failure; any other error ends the process with a message and leave
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ import numpy as np
 
 from manyseed.jobs.checks import in_words
 from manyseed.jobs.classifiers import imports
-from manyseed.jobs.run import Cell, MachineError, Prediction, Run
+from manyseed.jobs.run import Cell, MachineError, MemoryFull, Prediction, Run
 from manyseed.jobs.trainer import Trainer, block_of, made
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Device, Handling, Precision, gpu_model
@@ -67,6 +67,7 @@ class Training:
         self._groups: dict[int, Group] = {}
         self._cells: dict[int, Cell] = {}
         self._used: set[int] = set()
+        self._fitting: dict[int, int] = {}  # by cell, how many runs at once memory suffices for
         self._save_seconds = checkpoint_seconds()
 
     def train(self, batch: Batch) -> Outcome:
@@ -79,8 +80,11 @@ class Training:
         failures: list[Failure] = []
         seconds = 0.0
         for row, run in batch.runs:
-            block = block_of(Run(cell, batch.repeat, run), batch.members)
-            recipe, saved = self._recipe_of(batch.cell, len(block)), None
+            block = self._block(batch, run)
+            if len(block) > 1 and run not in stack:
+                stack = self._train_stack(batch, group, run)
+                block = self._block(batch, run)
+            recipe, saved = self._recipe_of(batch, run, len(block)), None
             try:
                 if batch.source in (-1, row):
                     if len(block) == 1:
@@ -90,8 +94,6 @@ class Training:
                         handling = self._handling(batch, group, saved)
                         prediction = self._trainer.train(block[0], handling)
                     else:
-                        if run not in stack:
-                            stack = self._train_stack(batch, group, block)
                         prediction = made(stack.pop(run))
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
@@ -112,6 +114,12 @@ class Training:
         self.sync(seconds)
         return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
 
+    def _block(self, batch: Batch, run: int, members: int | None = None) -> list[Run]:
+        """Return the runs that are trained at once with a run of a batch, or would be."""
+        if members is None:
+            members = min(batch.members, self._fitting.get(batch.cell, batch.members))
+        return block_of(Run(self._cell(batch.cell), batch.repeat, run), members)
+
     def _handling(self, batch: Batch, group: Group, saved: Checkpoint | None) -> Handling:
         return Handling(
             self._task.cells[batch.cell].snapshots,
@@ -125,16 +133,30 @@ class Training:
         )
 
     def _train_stack(
-        self, batch: Batch, group: Group, block: Sequence[Run]
+        self, batch: Batch, group: Group, run: int
     ) -> dict[int, Prediction | Exception]:
-        """Train a block of runs at once; an error that has no single cause is each one's."""
+        """Train the block of a run at once; an error that has no single cause is each one's.
+
+        While memory does not suffice for it, half as many are at once, in this process from now on;
+        nothing is returned if the run is left alone.
+        """
         handling = self._handling(batch, group, None)
-        try:
-            return self._trainer.train_stack(block, {run: handling for _, run in batch.runs})
-        except MACHINE_ERRORS:
-            raise
-        except Exception as error:
-            return {run.run: error for run in block}
+        while len(block := self._block(batch, run)) > 1:
+            try:
+                return self._trainer.train_stack(block, {each: handling for _, each in batch.runs})
+            except (MemoryFull, MemoryError) as error:
+                reason = in_words(error)
+            except MACHINE_ERRORS:
+                raise
+            except Exception as error:
+                return {each.run: error for each in block}
+            gc.collect()  # what the error held
+            self._fitting[batch.cell] = members = len(block) // 2
+            told = (
+                f"Memory does not suffice for {len(block)} runs at once: {members} now ({reason})."
+            )
+            print(told, file=sys.stderr, flush=True)
+        return {}
 
     def _forget(self, saved: Checkpoint | None) -> None:
         """Remove the checkpoint of a finished run."""
@@ -167,11 +189,14 @@ class Training:
             self._groups[batch.group] = group
         return self._groups[batch.group]
 
-    def _recipe_of(self, cell: int, members: int) -> int:
-        """Return the number of a cell's recipe, which includes tuned hparams.
+    def _recipe_of(self, batch: Batch, run: int, members: int) -> int:
+        """Return the number of a run's recipe, which includes tuned hparams.
 
-        `members`: how many of its runs are trained at once.
+        `members`: how many runs are trained at once with it.
         """
+        cell, halved_from = batch.cell, None
+        if cell in self._fitting and members < len(self._block(batch, run, batch.members)):
+            halved_from = batch.members
         asked, tuned = self._asked(cell), None
         if asked.has_search:
             from manyseed.orchestrator.plans.searches import searched
@@ -179,13 +204,13 @@ class Training:
             tuned = searched(asked, self._cell(cell))
         device, precision = self._device(cell), self._precision(cell)
         code = self._task.cells[cell].code
-        key = json.dumps([device, tuned, code, members, precision])
+        key = json.dumps([device, tuned, code, members, halved_from, precision])
         if key not in self._recipes:
             if precision == BF16:
                 require_bf16(on_gpu=device == "gpu")
             journals = JournalFolder(self._paths.journals, self._task.plan)
             recipe = Recipe.here(gpu_model() if device == "gpu" else None)
-            recipe = recipe.of_form(members, precision)
+            recipe = recipe.of_form(members, precision, halved_from)
             self._recipes[key] = register(
                 self._paths.recipes,
                 replace(recipe, tuned=tuned, own=self._own(cell)),

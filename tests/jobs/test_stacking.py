@@ -50,6 +50,14 @@ def test_single_runs_and_stacks_of_a_cell_are_timed(monkeypatch: pytest.MonkeyPa
     assert seconds_a_run(cell.canonical(), (2, 3)).keys() == {1, 2}
 
 
+def test_networks_on_images_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacking, "_ROUNDS", 1)
+    digits = datasets.resolve("sklearn:digits")
+    cnn = classifiers.resolve("cnn", {"epochs": 1}, digits)
+    cell = resolve_cell(1, digits, cnn, train_fraction=40, augment="shift-x:0.2").cell
+    assert seconds_a_run(cell.canonical(), (2,)).keys() == {1, 2}
+
+
 def test_heads_are_timed_without_their_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacking, "_ROUNDS", 1)
     cell = {

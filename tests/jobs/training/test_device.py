@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from manyseed.jobs import classifiers
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.handling import faults_of, gpu_model, torch_device
+from manyseed.jobs.training.handling import Handling, faults_of, gpu_model, torch_device
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 
@@ -118,6 +119,29 @@ def test_a_gpu_gives_equal_bits_again_and_learns_as_the_cpu_does(name):
     accuracies = [np.mean(each.label[-1] == y_test) for each in (first, on_cpu)]
     # three standard errors of a difference: rounding is enough to lead a deep network elsewhere
     assert abs(accuracies[0] - accuracies[1]) < 3 * np.sqrt(0.5 / len(y_test))
+
+
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(NO_GPU, reason="torch finds no GPU here")]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=ON_GPU)])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "convnet", "vit"])
+def test_a_stack_gives_equal_bits_again_and_learns_as_runs_alone_do(name, device):
+    data, y_test = examples.of(name)()
+    info = classifiers.resolve(name, examples.LEARNING[name], examples.info(data))
+    handling = Handling(info.snapshots, device)
+
+    def stack():
+        fits = [(info.hparams, data, examples.generators(run, run, run)) for run in range(3)]
+        return classifiers.fit_stack(info.canonical, fits, [handling] * 3)
+
+    for run, (first, second) in enumerate(zip(stack(), stack(), strict=True)):
+        np.testing.assert_array_equal(first.scores, second.scores)
+        streams = dict.fromkeys(("init", "batch", "dropout"), run)
+        alone = examples.fit(name, data, examples.LEARNING[name], device=device, **streams)
+        accuracies = [np.mean(each.label[-1] == y_test) for each in (first, alone)]
+        assert abs(accuracies[0] - accuracies[1]) < 3 * np.sqrt(0.5 / len(y_test))
+        assert min(accuracies) > 0.7
 
 
 @pytest.mark.gpu

@@ -20,8 +20,10 @@ from manyseed.jobs.training.handling import Handling
 from manyseed.jobs.training.layers import Linear, initialise, torch_generator
 from manyseed.jobs.training.loop import StackedRun, TestRows, TrainingPlan, train, train_stack
 from manyseed.jobs.training.schedules import schedule
+from tests.jobs.classifiers.examples import LARGER, OPTIONS, PIXELS
 
 CPU = torch.device("cpu")
+VIT = {"patch": 2, "layers": 2, "heads": 2, "width": 8, "mlp_width": 16}
 KINDS = {
     "adam": lambda lr, decay: (torch.optim.Adam, {"lr": lr, "weight_decay": decay}),
     "adamw": lambda lr, decay: (torch.optim.AdamW, {"lr": lr, "weight_decay": decay}),
@@ -64,9 +66,100 @@ def member(
     return made, masks
 
 
+def of_images(
+    name: str,
+    number: int,
+    *,
+    lr=0.01,
+    decay=1e-2,
+    dropout=0.2,
+    dtype=torch.float64,
+    batch=8,
+    epochs=2,
+) -> tuple[StackedRun, torch.Generator]:
+    """Return run `number` of a network on images, with all that is its own."""
+    fit, side = classifiers.CLASSIFIERS[name].fit, 20 if name in LARGER else 6
+    rng = np.random.default_rng(number)
+    X = torch.tensor(rng.normal(size=(19, side, side + 1, 3)), dtype=dtype)
+    y = torch.tensor(rng.integers(0, 3, 19))
+    masks = torch_generator(stream(1, "dropout", number), CPU)
+    given = {**OPTIONS[name]["hparams"], "dropout": dropout}
+    hparams = {**classifiers.CLASSIFIERS[name].anchors(), **given}
+    model = fit.build(X.shape[1:], 3, VIT, hparams, masks)
+    fit.initialise(model, stream(1, "init", number))
+    model.to(dtype)
+    if name == "vit":  # its head begins at zero, so that one step would tell nothing of the rest
+        torch.nn.init.normal_(model[-1].heads.head.weight, generator=masks)
+    plan = TrainingPlan(epochs, batch, schedule("cosine", lr, epochs), (1,), 2)
+    made = StackedRun(
+        model,
+        torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=decay, fused=True),
+        *(X, y, TestRows(X[:7]), plan, stream(1, "batch", number), y[:7]),
+    )
+    return made, masks
+
+
+OWN = (
+    {"lr": 0.01, "dropout": 0.0},
+    {"lr": 0.003, "dropout": 0.1},
+    {"lr": 0.01, "dropout": 0.5, "decay": 0.1},
+)
+
+
+@pytest.mark.parametrize("name", PIXELS)
+def test_a_stack_of_networks_on_images_is_each_run_alone_to_rounding(name):
+    """In double precision, with masks, rates and statistics of batch norm of each."""
+    ones = [of_images(name, number, **given) for number, given in enumerate(OWN)]
+    fitted = together(ones)
+    for number, given in enumerate(OWN):
+        again = of_images(name, number, **given)
+        expected = alone(again)
+        np.testing.assert_allclose(fitted[number].scores, expected.scores, rtol=0, atol=1e-9)
+        for curve, values in expected.curves.items():
+            np.testing.assert_allclose(fitted[number].curves[curve], values, atol=1e-6)
+        before, after = again[0].model.state_dict(), ones[number][0].model.state_dict()
+        assert before.keys() == after.keys()
+        for array, values in before.items():
+            torch.testing.assert_close(after[array], values, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cnn", "vit"])
+def test_one_step_of_networks_on_images_in_float32_differs_by_rounding_alone(name):
+    """SGD at a rate of 0.01, as Adam's first step is that of a gradient's sign."""
+    given = {"dtype": torch.float32, "batch": 19, "epochs": 1, "lr": 0.0}
+
+    def ones():
+        for number in range(4):
+            run, masks = of_images(name, number, **given)
+            optimizer = torch.optim.SGD(run.model.parameters(), lr=0.01, fused=True)
+            plan = replace(run.plan, rate=schedule("constant", 0.01, 1))
+            yield run._replace(optimizer=optimizer, plan=plan), masks
+
+    fitted = together([*ones()])
+    for found, one in zip(fitted, ones(), strict=True):
+        start = one[0].test_rows.logits(one[0].model.eval()).numpy()
+        expected = alone(one).scores
+        np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-5)
+        assert np.abs(expected - start).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["cnn", "convnet", "vit"])
+def test_an_image_network_that_diverges_does_not_disturb_its_neighbours(name):
+    def scores(rate):
+        rates = enumerate([0.01, rate, 0.01])
+        ones = [of_images(name, number, lr=lr, dtype=torch.float32) for number, lr in rates]
+        return [fitted.scores for fitted in together(ones)]
+
+    healthy, beside = scores(0.02), scores(1e30)
+    assert not np.isfinite(beside[1]).all()
+    for number in (0, 2):
+        np.testing.assert_array_equal(beside[number], healthy[number])
+        assert np.isfinite(beside[number]).all()
+
+
 def alone(one: tuple[StackedRun, torch.Generator]):
     run, masks = one
-    return train(*run[:-1], y_test=run.y_test, masks=masks)
+    return train(*run[:-2], y_test=run.y_test, masks=masks)
 
 
 def together(ones):
@@ -165,6 +258,24 @@ def test_a_block_of_the_trainer_has_its_own_rates_rows_and_measures():
             np.testing.assert_allclose(found.measured[name], alone.measured[name], atol=1e-5)
         for name in alone.curves:
             np.testing.assert_allclose(found.curves[name], alone.curves[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cnn", "vit", "mlp"])
+def test_each_run_of_a_stack_sees_its_own_transformed_images(name):
+    """One step in float32, trained on images of its own and tested on transformed ones."""
+    data = resolve("sklearn:digits")
+    hparams = {"width1": 32, "width2": 32} if name == "mlp" else {"batch": 128}
+    hparams["lr"] = 0.05
+    table = {"epochs": 1, "optimizer": "sgd", "schedule": "constant", "hparams": hparams}
+    info = classifiers.resolve(name, table, data)
+    axes = {"augment": "crop-flip:2", "test_augment": "rotate:20", "perturb_labels": "flip:0.1"}
+    asked = resolve_cell(3, data, info, train_fraction=60, vary="init+batch+train", **axes).cell
+    block, trainer = block_of(Run(asked, 0, 1), 3), Trainer()
+    assert len(block) == 3
+    outcomes = trainer.train_stack(block, {run.run: Handling() for run in block})
+    for run in block:
+        found, single = made(outcomes[run.run]), trainer.train(run)
+        np.testing.assert_allclose(found.scores, single.scores, rtol=0, atol=1e-5)
 
 
 def test_runs_that_cannot_be_stacked_are_trained_alone():

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from manyseed import Sweep
 from manyseed.jobs import stacking
 from manyseed.jobs.stacking import best
+from manyseed.jobs.training import loop
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.change import remarks
 from manyseed.orchestrator.plans.plan import Plan
@@ -19,6 +21,7 @@ from manyseed.orchestrator.plans.stacks import choices, members_of, stacks
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.submitting import choose
+from manyseed.orchestrator.tasks.intent import LOG
 from manyseed.orchestrator.tasks.task import Span, Task
 from manyseed.orchestrator.working.queue import Queue
 from tests.orchestrator.conftest import assert_equal, inside, shared, stored, train, write
@@ -92,6 +95,47 @@ def test_an_interrupted_sweep_ends_with_the_same_bits(stacked: Sweep, tmp_path: 
     assert_equal(stored(sweep), stored(stacked))
 
 
+IMAGES = """
+name    = "images"
+seed    = 5
+repeats = 1
+runs    = 3
+
+[[grid]]
+dataset        = ["digits"]
+classifier     = ["cnn", "vit"]
+train_fraction = [40]
+augment        = ["shift-x:0.2"]
+
+[dataset.digits]
+source = "sklearn:digits"
+
+[classifier.cnn]
+epochs = 1
+stack  = 3
+
+[classifier.vit]
+epochs  = 1
+stack   = 3
+hparams = { dropout = 0.1 }
+"""
+
+
+def test_networks_on_images_are_trained_at_once(tmp_path: Path) -> None:
+    """An interrupted stack is trained again, with the same bits."""
+    sweep = Sweep.plan(write(tmp_path / "images.toml", IMAGES), tmp_path / "images")
+    for limit in (1, None):
+        sweep.submit(workers=1, limit=limit)
+        sweep.wait()
+    sweep.compact()
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members) == ("stacked", 3)
+    for address in ("0:0:0", "0:0:2", "1:0:1"):
+        again = sweep.rerun(address)
+        assert again["same_recipe"]
+        assert again["equal"]
+
+
 def test_other_numbers_at_once_are_another_recipe(tmp_path: Path) -> None:
     file = write(tmp_path / "changed.toml", text())
     sweep = Sweep.plan(file, tmp_path / "changed")
@@ -136,6 +180,73 @@ def test_the_plan_says_how_many_and_whether_they_divide_the_runs(tmp_path: Path)
     assert told[2].startswith("mlp: 2 seeds a step; the last stack of a repeat trains 1 run too")
 
 
+OUT_OF_MEMORY = (
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    torch.cuda.OutOfMemoryError("CUDA out of memory"),
+    MemoryError(),
+)
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_a_stack_too_large_for_memory_is_halved(
+    stacked: Sweep,
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five at once become two, with the bits of two at once, also after an interruption."""
+    sweep = beyond_memory(tmp_path, monkeypatch, error, 2, limits=(3, None))
+    assert_equal(stored(sweep), stored(stacked))
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members, recipe.halved_from) == ("stacked", 2, 5)
+    again = sweep.rerun("0:0:3")
+    assert again["same_recipe"]
+    assert again["equal"]
+    logs = [log.read_text() for log in sweep.paths.tasks.rglob(LOG)]
+    assert [log.count("runs at once: 2 now") for log in logs] == [1, 1]
+    assert not any("2 runs at once" in log for log in logs)
+
+
+def test_where_memory_suffices_for_no_stack_runs_are_trained_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = train(write(tmp_path / "alone.toml", text(0)), tmp_path / "alone")
+    sweep = beyond_memory(tmp_path, monkeypatch, OUT_OF_MEMORY[0], 1)
+    assert_equal(stored(sweep), stored(alone))
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members, recipe.halved_from) == ("sequential", None, 5)
+
+
+def beyond_memory(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    most: int,
+    limits: tuple[int | None, ...] = (None,),
+) -> Sweep:
+    """Train a sweep of stacks of five where memory suffices for `most`, in one or more goes."""
+    stepping = loop._stepping_together
+
+    def stepping_together(model, members):
+        update = stepping(model, members)
+
+        def checked(epoch, step, steps):
+            if epoch and len(members) > most:
+                raise error
+            update(epoch, step, steps)
+
+        return checked
+
+    monkeypatch.setattr(loop, "_stepping_together", stepping_together)
+    sweep = Sweep.plan(write(folder / "large.toml", text(5)), folder / "large")
+    for limit in limits:
+        sweep.submit(workers=1, limit=limit)
+        sweep.wait()
+    sweep.compact()
+    assert sweep.status()["runs"]["done"] == 5
+    return sweep
+
+
 SPAN = Span(group=0, shard=0, row=10, cell=0, repeat=0, run=2, count=7)
 TASK = Task({0: "a/b"}, {}, (SPAN,), stacks={0: 4})
 
@@ -170,6 +281,15 @@ def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path, stack: str) -> 
     wrong = text().replace("stack = 2", f"stack = {stack}")
     with pytest.raises(UserError, match=r"classifier\.mlp\.stack"):
         Sweep.plan(write(tmp_path / "wrong.toml", wrong), tmp_path / "wrong")
+
+
+def test_stacks_of_networks_on_images_are_not_in_bfloat16(tmp_path: Path) -> None:
+    wrong = IMAGES.replace("stack  = 3", 'stack  = 3\nprecision = "bf16"')
+    with pytest.raises(
+        UserError, match=r"classifier\.cnn\.stack = 3: networks on images are stacked in float32"
+    ):
+        Sweep.plan(write(tmp_path / "wrong.toml", wrong), tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
 
 
 AUTO = text('"auto"')

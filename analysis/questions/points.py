@@ -358,40 +358,30 @@ def _wholes(cells: pl.DataFrame) -> Iterator[tuple[int, int]]:
 # ---- what the table says
 
 
+_MOST_FREQUENT = pl.col("majority").drop_nulls().mode().sort().first()
+
+
 def by_point(points: pl.LazyFrame) -> pl.DataFrame:
     """Return a row for each dataset, classifier and point: means over cells, and the most flips.
 
     `points`: the table, with the columns dataset, classifier and vary.
     """
     names = points.select(pl.col("dataset").unique()).collect()["dataset"]
-    parts = [_by_point(points.filter(pl.col("dataset") == name)) for name in names]
-    if not parts:
-        return _by_point(points)
-    return pl.concat(parts).sort("dataset", "classifier", "index")
-
-
-def _by_point(points: pl.LazyFrame) -> pl.DataFrame:
-    """Return `by_point` of one data set, as the rows of all take as much memory as a pass."""
     key, weight = ["dataset", "classifier", "index"], pl.col("n_runs")
-    return (
-        points.with_columns(pl.col("dataset", "classifier").cast(pl.String))
-        .group_by(key)
-        .agg(
+    rows = (
+        one.group_by(pl.col("dataset", "classifier").cast(pl.String), "index").agg(
             pl.col("truth").first(),
-            _most_frequent(),
+            _MOST_FREQUENT,
             n_runs=weight.sum(),
             wrong=(pl.col("wrong") * weight).sum() / weight.sum(),
             flips=pl.col("flips").max(),
             margin=pl.col("margin").mean(),
             known=(pl.col("runs_needed") <= weight).fill_null(value=False).all(),
         )
-        .sort(key)
-        .collect()
+        # of all data sets at once, this takes several times the memory of the table
+        for one in ([points.filter(pl.col("dataset") == name) for name in names] or [points])
     )
-
-
-def _most_frequent() -> pl.Expr:
-    return pl.col("majority").drop_nulls().mode().sort().first()
+    return pl.concat([one.collect() for one in rows]).sort(key)
 
 
 def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> list[Answer]:
@@ -560,7 +550,7 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
         .group_by("dataset", "index", maintain_order=True)
         .agg(
             pl.col("truth", *(["file"] if "file" in labels.columns else [])).first(),
-            _most_frequent(),
+            _MOST_FREQUENT,
             pl.len().alias("classifiers"),
             pl.col("n_runs").sum(),
             pl.col("wrong").mean(),

@@ -510,31 +510,60 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
 def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """Name the points that nearly every run gets wrong where there is a single classifier.
 
-    That is a count of what was seen: without another classifier, nothing tells whether labels are
-    wrong. A point with one run does not count.
+    They are named only if there are more of them than if its runs erred on all points of a class
+    alike, as often as they do (p below 5 %, over all datasets together): of few runs, many points
+    are wrong in all by chance. Without another classifier, nothing tells whether labels are wrong.
+    A point with one run does not count.
     """
     known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
-    wrong = known.filter(pl.col("wrong") >= NEARLY)
+    datasets = known["dataset"].unique(maintain_order=True).to_list()
     of = dict(labels.select("dataset", "classifier").iter_rows())
-    short, evidence = list[str](), list[str]()
-    for dataset in wrong["dataset"].unique(maintain_order=True):
-        n, every = (frame.filter(dataset=dataset).height for frame in (wrong, known))
+    short, rows, evidence = list[str](), list[pl.DataFrame](), list[str]()
+    for dataset in datasets:
+        every = known.filter(dataset=dataset)
+        wrong = every.filter(pl.col("wrong") >= NEARLY)
+        n, expected = wrong.height, _wrong_by_chance(every)
+        if wrong.is_empty() or poisson_above(n, expected) * len(datasets) > 0.05:
+            continue
+        rows.append(wrong)
         short.append(f"{f'{n:,}' if short else counted(n, 'point')} of {dataset} ({of[dataset]})")
-        are = f"{n:,} of {every:,} points of {dataset} {'is' if n == 1 else 'are'} wrong in"
-        evidence.append(f"{are} at least {NEARLY:.0%} of the runs of {of[dataset]}.")
+        are = f"{n:,} of {every.height:,} points of {dataset}"
+        if every.height < labels.filter(dataset=dataset).height:
+            are += " tested at least twice"
+        are += f" {'is' if n == 1 else 'are'} wrong in"
+        evidence.append(
+            f"{are} at least {NEARLY:.0%} of the runs of {of[dataset]}; if these erred on all "
+            f"points of a class alike, about {expected:.2g} would be."
+        )
+    if not short:
+        return
+    found = pl.concat(rows)
     headline = first_ones(short, "Wrong in nearly every run: {}.".format)
     if len(short) == 1:
-        text = f"{are} nearly every run of {of[dataset]}: {{}}.".format
-        headline = first_ones([place(row) for row in wrong.iter_rows(named=True)], text)
-    found = wrong.group_by("dataset", maintain_order=True).head(limit)
-    if short:
-        yield Answer(
-            headline,
-            details=_listed(found, "wrong"),
-            rows=found.to_dicts(),
-            evidence=" ".join(evidence),
-            figures=("points",),
-        )
+        text = f"{are} nearly every run of {of[found['dataset'][0]]}: {{}}.".format
+        headline = first_ones([place(row) for row in found.iter_rows(named=True)], text)
+    found = found.group_by("dataset", maintain_order=True).head(limit)
+    yield Answer(
+        headline,
+        details=_listed(found, "wrong"),
+        rows=found.to_dicts(),
+        evidence=" ".join(evidence),
+        figures=("points",),
+    )
+
+
+def _wrong_by_chance(points: pl.DataFrame) -> float:
+    """Return how many points nearly every run would get wrong if a class had no hard ones.
+
+    `points`: those of a dataset and a single classifier. Runs that differ in accuracy have fewer
+    in common than runs of their mean.
+    """
+    from scipy.stats import binom
+
+    runs = pl.col("n_runs")
+    share = (pl.col("wrong") * runs).sum().over("truth") / runs.sum().over("truth")
+    n, p = (points.select(one).to_series().to_numpy() for one in (runs, share))
+    return float(binom.sf(np.ceil(NEARLY * n - 1e-6) - 1, n, p).sum())
 
 
 def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
@@ -576,6 +605,7 @@ def place(row: Mapping[str, Any]) -> str:
 def _listed(rows: pl.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(
         f"  {row['dataset']}, {place(row)}: {column} {row[column]:.2f}, labelled "
-        f"{row['truth'] or 'variously'}, mostly predicted {row['majority'] or 'as no single class'}"
+        f"{row['truth'] or 'variously'}, "
+        + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
         for row in rows.iter_rows(named=True)
     )

@@ -52,13 +52,9 @@ PLAIN: Mapping[str, str] = {
         "and how many are near; one seed shows no spread."
     ),
     r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer|"
-    r"as no single class": (
+    r"predicted: a tie": (
         "Of points: how much each source flips by itself, and what else may look or do the same: "
         "a verdict that is only just told hangs on few points, whichever they are."
-    ),
-    r"points of \{\} \{\} wrong in|nearly every run of \{\}|Wrong in nearly every run: |"
-    r"at least \{\} of the runs of \{\}": (
-        "How many points a single classifier gets wrong in nearly every run, and which: a count."
     ),
     r"one run {}, all {} averaged|are at a bound|is not comparable between|has deep ensembles with|"
     r"How many independent runs make|one standard deviation better and": (
@@ -115,7 +111,9 @@ PLAIN: Mapping[str, str] = {
     r"smallest trimming level|(least|most) churn|largest difference between|At most \{\} of a kind|"
     r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all|"
     r"least confidence|the most confident|the others rejected|at least some confidence|"
-    r"has no larger α̂ are left out": ("Captions: what is drawn, and by what it was chosen."),
+    r"has no larger α̂|share of runs that are wrong": (
+        "Captions: what is drawn, and by what it was chosen."
+    ),
     r"response curves with equal ends|of another metric of runs|[Ss]ingular values? ?(of|,|$)": (
         "What a kind of figures draws."
     ),

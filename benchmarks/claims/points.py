@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from benchmarks.claims.record import Claim, Tally
+from benchmarks.claims.record import CHEAP, Claim, Tally
 from manyseed.analysis.questions.comparison import (
     OnTestSet,
     Side,
@@ -17,7 +17,7 @@ from manyseed.analysis.questions.comparison import (
     hanging,
     hangs,
 )
-from manyseed.analysis.questions.points import answer, by_point, wrong_labels
+from manyseed.analysis.questions.points import answer, by_point, often_wrong, wrong_labels
 from manyseed.analysis.questions.quantiles import runs_needed
 from manyseed.orchestrator.importing.orders import apart
 
@@ -114,6 +114,38 @@ def _known(share: float, seed: int) -> Tally:
 
 def _labels(wrong: int, seed: int, *, alike: bool) -> Tally:
     return Tally(bool(list(wrong_labels(labelled(seed, wrong, alike=alike)[0]))))
+
+
+def _single(hard: float, seed: int) -> Tally:
+    """Say whether points are wrong in nearly every run of one classifier, with two to four runs.
+
+    240 points of three classes, which it gets wrong with another probability each; of each test
+    set, half of them, there are one or two runs, whose accuracies differ. Of the `hard` share, all
+    runs are wrong.
+    """
+    rng, n = np.random.default_rng([seed, 5]), 240
+    truth = rng.choice(3, n, p=(0.5, 0.3, 0.2))
+    always, share = rng.random(n) < hard, np.array([0.1, 0.25, 0.5])[truth]
+    runs, wrong = np.zeros(n, np.int64), np.zeros(n)
+    for _ in range(4):
+        tested = rng.permutation(n) < n // 2
+        for _ in range(1 + seed % 2):
+            odds = share / (1 - share) * np.exp(0.2 * rng.normal())
+            runs += tested
+            wrong += tested & (always | (rng.random(n) < odds / (1 + odds)))
+    labels = pl.DataFrame(
+        {
+            "dataset": "d",
+            "classifier": "c",
+            "index": np.arange(n),
+            "truth": [f"class {each}" for each in truth],
+            "majority": "a",
+            "n_runs": runs,
+            "wrong": wrong / np.maximum(runs, 1),
+            "margin": 0.0,
+        }
+    )
+    return Tally(bool(list(often_wrong(labels.filter(pl.col("n_runs") > 0)))))
 
 
 def _even(seed: int) -> Tally:
@@ -293,6 +325,21 @@ CLAIMS: tuple[Claim, ...] = (
         partial(_labels, 20, alike=True),
         "3 classifiers that err independently of each other, eight runs each",
         "20 labels are wrong, and all err on the same hard points",
+    ),
+    Claim(
+        "22 of 240 points of D tested at least twice are wrong in nearly every run of a",
+        "answers, points",
+        r"points of \{\}$|tested at least twice|^ \{\} wrong in$|nearly every run of \{\}|"
+        r"Wrong in nearly every run: |at least \{\} of the runs of \{\};",
+        0.05,
+        "sweeps",
+        partial(_single, 0.0),
+        partial(_single, 0.15),
+        "one classifier with one or two runs on each of four test sets, random halves of 240 "
+        "points: it errs alike on all points of a class, but 10 to 50 % of the time of its three "
+        "classes",
+        "all runs are wrong on 15 % of the points",
+        CHEAP,
     ),
     Claim(
         "a > b on D hangs on 14 of 1,000 points (or: on no few points)",

@@ -559,8 +559,8 @@ def rerun(
     if check and value["same_recipe"] and not value["equal"]:
         raise RunsError(
             f"run {run} trained again in its own recipe differs: {value['labels_differ']:,} of "
-            f"{value['labels']:,} labels\n  check what is stored with: "
-            f"{command('verify', directory)}"
+            f"{value['labels']:,} labels\n  code of your own probably draws random numbers that do "
+            f"not come from its seeds; else check the store: {command('verify', directory)}"
         )
 
 

@@ -57,6 +57,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     left_out,
     one_truth,
+    ordered,
     prediction_file,
     require_once,
     truth_beside,
@@ -311,6 +312,9 @@ def _imported(
             what = "CSV and Parquet tables" if of == "table" else "NPZ and PyTorch files"
             remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
             remedy = remedy if kind in ("table", "arrays") else "leave it out"
+            if option == "--truth" and kind == "table":
+                remedy = "add the true classes to each table as a column, matched by row_id: "
+                remedy += 'pl.read_csv("pred.csv").join(pl.read_csv("truth.csv"), on="id")'
             raise UserError(f"is for {what}", file=files[0], key=option, remedy=remedy)
     if adding and kind != "arrays":
         raise UserError(
@@ -555,7 +559,7 @@ def _truth(file: Path, scratch: Path) -> NDArray[Any]:
             what = "may say whether predictions are right, but the true class is needed"
             remedy = "call a column of true classes y_true"
             raise UserError(what, file=file, key=names[0], remedy=remedy)
-        return np.array(frame[names[0]].to_list())
+        return np.array(ordered(frame, names[0], file)[names[0]].to_list())
     with ExitStack() as stack:
         if file.suffix in READERS and file.suffix != ".npy":
             held = opened_as_held(file, scratch, stack, NOTHING)

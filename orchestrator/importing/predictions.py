@@ -424,6 +424,34 @@ def one_truth(truths: Sequence[Path]) -> Path | None:
     return truths[0] if truths else None
 
 
+def ordered(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
+    """Return a table of true classes in the order of predictions, by a column of their numbers."""
+    n = len(frame)
+    others = frame.drop(truth)
+    unique = [one for one in others if n > 1 and one.n_unique() == n and not one.has_nulls()]
+    numbers, ids = list[pl.Series](), list[pl.Series]()
+    for one in unique:
+        if one.dtype.is_numeric():
+            whole = one.cast(pl.Float64).sort()
+            first = whole[0]
+            if first in (0, 1) and whole.equals(
+                (pl.int_range(n, eager=True) + first).cast(whole.dtype)
+            ):
+                numbers.append(one)
+            elif one.dtype.is_integer() or (whole == whole.round()).all():
+                ids.append(one)
+        elif one.dtype in (pl.String, pl.Categorical):
+            ids.append(one)
+    orders = {tuple(one.arg_sort()): one.name for one in numbers}
+    unsorted = [one.name for one in ids if not one.is_sorted()]
+    if wrong := [*orders.values()][1:] or ([] if orders else unsorted):
+        remedy = "sort the rows as the predictions are, and remove this column"
+        raise UserError(
+            "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
+        )
+    return frame[list(next(iter(orders)))] if orders else frame
+
+
 def with_told(text: str, told: Iterable[str]) -> str:
     """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
     first, *rest = text.split("\n")

@@ -855,6 +855,50 @@ def test_a_class_whose_draws_have_no_seed_is_told_what_to_do(tmp_path: Path) -> 
         plan_change(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
 
 
+WILD = """
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.svm import SVC
+class Mine(BaseEstimator, ClassifierMixin):
+    def fit(self, X, y):
+        self.model_ = MODEL.fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+    def predict(self, X):
+        return self.model_.predict(X)
+"""
+
+
+def test_labels_alone_show_that_a_class_draws_from_elsewhere(tmp_path: Path) -> None:
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    text = text.replace("wine", "breast_cancer")  # whose shape makes classes easily told apart
+    (tmp_path / "plain.py").write_text(WILD.replace("MODEL", "RandomForestClassifier(50)"))
+    with pytest.raises(UserError, match="two fits with the same seeds differ"):
+        plan_change(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
+    (tmp_path / "plain.py").write_text(WILD.replace("MODEL", "SVC()"))  # draws, but uses no draw
+    change = plan_change(tmp_path / "plain.toml", tmp_path / "sweep")
+    assert "bayes: seeds: none" in change.summary()["notes"]
+
+
+HIDDEN = """
+import torch
+from sklearn.svm import SVC
+class Mine:
+    def fit(self, X, y):
+        with torch.random.fork_rng(devices=[]):
+            self.model = SVC().fit(X + torch.randn(X.shape).numpy(), y)
+    def predict(self, X):
+        return self.model.predict(X)
+"""
+
+
+def test_draws_from_a_global_generator_that_is_put_back_are_found(tmp_path: Path) -> None:
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    (tmp_path / "plain.py").write_text(HIDDEN)
+    with pytest.raises(UserError, match="two fits with the same seeds differ"):
+        plan_change(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
+
+
 def test_an_estimator_whose_runs_cannot_differ_is_named_in_a_warning(tmp_path: Path) -> None:
     X, y = np.eye(30)[:, :3], np.arange(30) % 2
     with pytest.warns(UserWarning, match=r"2 of 3 runs are identical.*seeds: none") as told:

@@ -111,6 +111,40 @@ def test_a_file_of_flags_is_no_truth(tmp_path: Path) -> None:
         assert said_of(*given)[0] == code
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_numbers_of_rows_sort_a_table_of_true_classes(tmp_path: Path, first: int) -> None:
+    y, label = labelled(1)
+    np.save(tmp_path / "labels.npy", label)
+    order = np.random.default_rng(1).permutation(N)
+    images = [f"{row:x}.png" for row in order]
+    table = pl.DataFrame({"id": order + first, "image": images, "y_true": y[order]})
+    given = (tmp_path / "labels.npy", "--truth", tmp_path / "truth.csv", "--out", tmp_path / "s")
+    for other in ({"image": images}, {"id": 7 * order}, {"id": order, "number": order[::-1]}):
+        table.select("y_true").with_columns(
+            **{k: pl.Series(v) for k, v in other.items()}
+        ).write_csv(tmp_path / "truth.csv")
+        code, said = said_of(*given)
+        assert code == 2, said
+        assert "may say in which order the rows are" in said
+        assert not (tmp_path / "s").exists()
+    table.write_csv(tmp_path / "truth.csv")
+    code, said = said_of(*given)
+    assert code == 0, said
+    runs = Sweep(tmp_path / "s").analyze()["runs"]
+    assert runs["accuracy"].to_list() == pytest.approx([(label[0] == y).mean()])
+
+
+def test_a_truth_beside_tables_is_told_how_to_join_it(tmp_path: Path) -> None:
+    y, label = labelled(1)
+    pl.DataFrame({"id": range(N), "pred": label[0]}).write_csv(tmp_path / "pred.csv")
+    pl.DataFrame({"id": range(N), "y_true": y}).write_csv(tmp_path / "truth.csv")
+    given = (tmp_path / "pred.csv", "--truth", tmp_path / "truth.csv", "--out", tmp_path / "s")
+    code, said = said_of(*given)
+    assert code == 2
+    assert "add the true classes to each table as a column" in said
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_test_set_of_one_class_may_be_missed_altogether(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", ["dog"] * 5, truth=["cat"] * 5)
     assert said_of(file, "--out", tmp_path / "sweep")[0] == 0

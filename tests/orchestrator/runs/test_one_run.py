@@ -147,7 +147,7 @@ def test_another_recipe_is_told_and_what_differs_is_counted(quick, monkeypatch):
     assert not again["same_recipe"]
 
 
-def test_check_fails_where_what_is_stored_is_another_run(quick, monkeypatch):
+def test_check_fails_where_what_is_stored_is_another_run(quick, monkeypatch, capsys):
     train = Trainer.train
 
     def another(self, run, snapshots, **handling):
@@ -164,6 +164,9 @@ def test_check_fails_where_what_is_stored_is_another_run(quick, monkeypatch):
     with pytest.raises(SystemExit) as exit_:
         main()
     assert exit_.value.code == 1
+    assert "random numbers that do not come from its seeds" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_run_that_is_not_there_yet_cannot_be_compared(quick, tmp_path):

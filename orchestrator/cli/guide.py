@@ -7,9 +7,12 @@ import json
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from manyseed.jobs.hparams import Hparam
 
 _WIDEST = 100
-_PLACES, _SHOWN, _MOST_PARTLY, _MOST_LIKE = 6, 5, 5, 3  # listed
+_PLACES, _SHOWN, _MOST_LIKE = 6, 5, 3  # listed
 
 
 def pages_like(incomplete: str) -> list[str]:
@@ -310,27 +313,22 @@ _LAST = ("claims", "design")  # pages of tables that have many words
 
 
 def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
-    """Return the sections that have a word: glossary and headings first.
+    """Return the sections that words lead to, the best first.
 
-    Those that the glossary names for the word, or for another of the same meaning, come before all.
-    Of several words, those that have the phrase, or else all words that are not short, and then
-    those that have most of them; after those of one word, those that have another form of it.
+    Those that the glossary names for them, or for others of the same meaning, come before all;
+    then those that have them, as `_ranked` orders them.
     """
     wanted = spelt(phrase)
     if not wanted:
         return []
-    long = [word for word in wanted.split("-") if len(word) >= _LONG_WORD]
-    several = "-" in wanted and bool(long)
     found = _named_alike(wanted, texts)
-    if several:
+    for anchor, (term, meaning) in words(texts.get(_GLOSSARY, "")).items():
+        if spelt(term) == wanted:
+            where = f"{_GLOSSARY}#{spelt(anchor, '#')}"
+            found.append(Mention(where, term, _line(meaning, [wanted])))
+    if "-" in wanted:
         found += [*_named_among(wanted, texts), *_of_parts(wanted, texts)]
-    for words_, forms in (([wanted], False), (long * several, False), (long or [wanted], True)):
-        if places := _having(words_, texts, forms=forms) if words_ else []:
-            places += [] if several or forms else _having(long or [wanted], texts, forms=True)
-            places += _partly(long, texts) if several else []
-            once = {one.where: one for one in found + places}
-            return [*once.values()]
-    once = {one.where: one for one in found + (_partly(long, texts) if several else [])}
+    once = {one.where: one for one in [*found, *_ranked(wanted, texts)]}
     return [*once.values()]
 
 
@@ -368,9 +366,14 @@ def _terms_like(asked: Sequence[str], texts: Mapping[str, str]) -> list[str]:
 
 
 _SMALL = {
-    *("a", "an", "and", "are", "at", "be", "by", "can", "do", "does", "for", "from", "how", "i"),
-    *("in", "is", "it", "of", "on", "or", "the", "to", "what", "when", "where", "which", "with"),
+    *("a", "am", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did"),
+    *("do", "does", "for", "from", "get", "has", "have", "how", "i", "if", "in", "into", "is"),
+    *("it", "its", "make", "me", "mine", "my", "need", "of", "on", "or", "our", "s", "should"),
+    *("so", "that", "the", "their", "them", "then", "there", "they", "this", "to", "use", "want"),
+    *("was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with"),
+    *("would", "you", "your"),
 }
+"""Words of a question that say nothing of what it is about."""
 
 
 def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
@@ -387,46 +390,113 @@ def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
         for i in range(n - size + 1):
             part = "-".join(several[i : i + size])
             found += _named_alike(part, texts, exactly=True)
-            found += [terms[part]] if part in terms else []
+            telling = _telling(part)
+            if part in terms and (len(telling) > 1 or telling == _telling(wanted)):
+                found.append(terms[part])
     return found
 
 
-def _partly(long: Sequence[str], texts: Mapping[str, str]) -> list[Mention]:
-    """Return the sections that have the rarest of these words, those with most of them first."""
-    asked = [stem(word) for word in long if word not in _COMMON]
-    listed = [
-        (f"{page}#{anchor}", title, text, {*_stems(f"{title} {text}")}, {*_stems(title)})
-        for page, whole in texts.items()
-        if page not in _LAST
-        for anchor, (title, text) in sections(whole).items()
-        if not _ALIKE.search(text) and "\n#" not in text
-    ]
-    known = {one: sum(one in has for *_, has, _ in listed) for one in asked}
-    weight = {one: math.log(len(listed) / n) for one, n in known.items() if n}
-    scores = [
-        sum(by * ((one in has) + (one in named)) for one, by in weight.items())
-        for *_, has, named in listed
-    ]
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is searched: a section up to the next heading, or a word of the glossary."""
+
+    where: str
+    title: str
+    text: str
+    titled: Mapping[str, int]
+    held: Mapping[str, int]
+    pairs: frozenset[tuple[str, str]]
+    weight: float
+
+
+@lru_cache(maxsize=1)
+def _parts(texts: tuple[tuple[str, str], ...]) -> list[_Part]:
+    parts: list[_Part] = []
+
+    def add(where: str, title: str, text: str, weight: float = 1.0) -> None:
+        titled, held = _telling(spelt(title)), _telling(spelt(_ANY_LINK.sub(r"\1", text)))
+        pairs = frozenset([*pairwise(titled), *pairwise(held)])
+        parts.append(_Part(where, title, text, Counter(titled), Counter(held), pairs, weight))
+
+    for page, text in texts:
+        listed = [*sections(text).items()]
+        for (anchor, (title, whole)), after in zip(listed, [*listed[1:], None], strict=True):
+            own = whole.partition(after[1][1])[0] if after else whole
+            if not _ALIKE.search(own):  # those lead to other sections
+                weight = _LEAST_LIKELY if page in _LAST else 1.0
+                add(f"{page}#{anchor}", title, own.partition("\n")[2], weight)
+        for anchor, (term, meaning) in words(text).items():
+            add(f"{page}#{anchor}", term, meaning)
+    return parts
+
+
+def _ranked(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
+    """Return the sections that have the words of a question, the best first.
+
+    BM25F (Robertson, Zaragoza and Taylor 2004): a word counts the more, the fewer sections have it,
+    and the shorter the heading or the text where it stands; two words more that stand side by side.
+    """
+    asked = list(dict.fromkeys(_telling(wanted) or _stems(wanted)))
+    parts = _parts(tuple(texts.items()))
+    n = len(parts)
+    frequency = {
+        one: sum(one in part.held or one in part.titled for part in parts) for one in asked
+    }
+    weight = {one: math.log(1 + (n - df + 0.5) / (df + 0.5)) for one, df in frequency.items() if df}
+    lengths = [(part.titled, part.held) for part in parts]
+    means = [max(sum(sum(each[k].values()) for each in lengths) / max(n, 1), 1) for k in (0, 1)]
+    scores = []
+    for part in parts:
+        score = 0.0
+        for one, idf in weight.items():
+            times = sum(
+                by * field[one] / (1 - short + short * sum(field.values()) / mean)
+                for by, short, field, mean in zip(
+                    _FIELDS, _SHORT, (part.titled, part.held), means, strict=True
+                )
+                if one in field
+            )
+            score += idf * times / (_SATURATION + times)
+        for pair in pairwise(asked):
+            if pair in part.pairs:
+                score += _SIDE_BY_SIDE * sum(weight[one] for one in pair)
+        named = {*asked} == {*part.titled}  # by all that it is called
+        scores.append((score + named * _NAMED_WHOLE * sum(weight.values())) * part.weight)
     least = max(_LEAST_SCORE * max(scores, default=0.0), 1e-9)
-    order = sorted(range(len(listed)), key=lambda place: -scores[place])
-    best = [listed[place] for place in order if scores[place] >= least][:_MOST_PARTLY]
-    return [Mention(where, title, _line(text, asked)) for where, title, text, *_ in best]
+    order = sorted(range(n), key=lambda place: (-scores[place], parts[place].where))
+    return [
+        Mention(
+            part.where if part.where.isascii() else spelt(part.where, "#"),
+            part.title,
+            _line(part.text, asked, weight=weight),
+        )
+        for part in (parts[place] for place in order if scores[place] >= least)
+    ]
 
 
-_COMMON = {
-    *("after", "and", "before", "between", "can", "did", "different", "does", "for", "from", "get"),
-    *("have", "how", "make", "need", "own", "same", "several", "the", "use", "want", "what"),
-    *("when", "where", "which", "who", "why", "with"),
-}
-_LEAST_SCORE = 0.6  # of the best
+_FIELDS, _SHORT, _SATURATION = (5.0, 1.0), (0.5, 0.5), 1.2  # of headings and texts
+_SIDE_BY_SIDE, _NAMED_WHOLE = 0.25, 0.5
+_LEAST_SCORE, _LEAST_LIKELY = 0.35, 0.5  # of the best; of a page that is no answer
 
-_ENDINGS = re.compile(r"(ations?|ings?|ly|ied|ies|ed|es|s|e|y)$")  # that forms of a word differ in
-_FORMS = "([ct]?(ations?|ions?|ings?|ly|ied|ies|ed|es|s|e|y))|[ct]|ers?|ments?|able|al|ally"
+
+def _telling(wanted: str) -> list[str]:
+    """Return the stems of the words that say what a text is about."""
+    return [stem(word) for word in wanted.split("-") if word not in _SMALL and not word.isdigit()]
+
+
 _LONG_WORD, _STEM = 3, 4  # letters; of a stem, those that are left at least
+_PLURAL = re.compile(r"(?<=[a-z]{2})(?:(?<=s|x|z)es|(?<=[cs]h)es|(?<![sui])s)$")
+_VERB = re.compile(r"(?<=[a-z]{3})(?<!e)ed$|(?<=[a-z]{3})ing$")
+_ENDINGS = re.compile(r"(ations?|ly|e|y|i)$")  # that forms of a word differ in
 
 
+@cache
 def stem(word: str) -> str:
     """Return what forms of a word have in common: ``significan`` of significance, significantly."""
+    word = _PLURAL.sub("", re.sub(r"(?<=[a-z]{2})ie[sd]$", "y", word))
+    word = _VERB.sub("", word)
+    if len(word) > _LONG_WORD and word[-1] == word[-2] and word[-1] not in "aeiou":
+        word = word[:-1]  # planned, plan
     found = _ENDINGS.search(word)
     word = word[: max(found.start(), _STEM)] if found and len(word) > _STEM else word
     return word[:-1] if len(word) > _STEM and word.endswith(("nc", "nt")) else word
@@ -451,18 +521,13 @@ def _named_alike(wanted: str, texts: Mapping[str, str], *, exactly: bool = False
 
 def _named_among(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return those that it names for several words that are all asked for, the most words first."""
-    asked, found = {*_roots(wanted)}, list[tuple[int, str]]()
+    asked, found = {*_telling(wanted)}, list[tuple[int, str]]()
     for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
-        each = [{*_roots(spelt(one))} - _SMALL for one in others.split(", ")]
+        each = [{*_telling(spelt(one))} for one in others.split(", ")]
         if most := max((len(one) for one in each if len(one) > 1 and one <= asked), default=0):
             found.append((-most, links))
     found.sort(key=lambda one: one[0])
     return [one for _, links in found for one in _linked(links, wanted, texts)]
-
-
-def _roots(wanted: str) -> list[str]:
-    """Return the stems of words, of short ones too."""
-    return [stem(word.removesuffix("s")) for word in wanted.split("-")]
 
 
 def _linked(links: str, wanted: str, texts: Mapping[str, str]) -> list[Mention]:
@@ -474,39 +539,6 @@ def _linked(links: str, wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     return found
 
 
-def _having(wanted: Sequence[str], texts: Mapping[str, str], *, forms: bool) -> list[Mention]:
-    """Return the sections that have all of these words, in any of their `forms` or as they are."""
-    stems = [word.removesuffix("s") if len(word) > _LONG_WORD else word for word in wanted]
-    stems = [stem(word) for word in wanted] if forms else stems
-    ending = _FORMS if forms else "s|es|ing"
-    has = [re.compile(rf"(?<!\w){re.escape(one)}({ending})?(?!\w)") for one in stems]
-    found: list[tuple[bool, int, bool, int, str, str, str]] = []
-    for page, text in texts.items():
-        listed = sections(text)
-        for (anchor, (title, whole)), after in zip(
-            listed.items(), [*(one for _, one in listed.values()), ""][1:], strict=True
-        ):
-            own = whole.partition(after)[0] if after else whole
-            in_text, in_title = spelt(own), spelt(title)
-            if _ALIKE.search(own):
-                continue  # they lead to other sections
-            if times := min(len(one.findall(in_text)) for one in has):
-                titled = sum(bool(one.search(in_title)) for one in has)
-                prose = spelt(_FENCE.sub("", own))
-                is_code = not all(one.search(prose) for one in has)
-                order = (page in _LAST, -titled, is_code, -times)
-                found.append((*order, f"{page}#{anchor}", title, own))
-        for anchor, (term, meaning) in words(text).items():
-            if [spelt(term)] in (wanted, stems):
-                order = (False, -len(has), False, -len(text))
-                found.append((*order, f"{page}#{anchor}", term, meaning))
-    parts = [part for one in stems for part in one.split("-")]
-    return [
-        Mention(where if where.isascii() else spelt(where, "#"), title, _line(own, parts))
-        for *_, where, title, own in sorted(found)
-    ]
-
-
 _LONGEST = 200  # letters of a sentence that is shown
 _WORDS = 4  # of a sentence at least
 _ANY_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -514,11 +546,17 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.?!])|(?<=[.?!]\*\*)) (?=[*[`]*[A-Z\d`])")
 _SEPARATOR = re.compile(r"^\|[-:| ]+\|$")
 
 
-def _line(text: str, stems: Sequence[str], also: Sequence[str] = ()) -> str:
+def _line(
+    text: str,
+    stems: Sequence[str],
+    also: Sequence[str] = (),
+    *,
+    weight: Mapping[str, float] | None = None,
+) -> str:
     """Return the sentence of a section that has the most of these words; else its first.
 
-    `also`: words that count less. Prose comes before rows of tables, and commands only where there
-    is neither.
+    `also`: words that count less; `weight`: how much each counts, or one. Prose comes before rows
+    of tables, and commands only where there is neither.
     """
     bare = re.sub(r"^#+ .*$|^<!--.*$", "", _FENCE.sub("\n\n", text), flags=re.MULTILINE)
     bare = re.sub(r"!\[[^]]*\]\([^)]*\)", "", bare)
@@ -541,10 +579,11 @@ def _line(text: str, stems: Sequence[str], also: Sequence[str] = ()) -> str:
     if not sentences:
         return ""
     stems = [one for one in stems if len(one) >= _LONG_WORD] or stems
-    wanted, more = {stem(one) for one in stems} - _SMALL, {stem(one) for one in also} - _SMALL
+    wanted = {one if weight else stem(one) for one in stems} - _SMALL
+    more, by = {stem(one) for one in also} - _SMALL, weight or {}
     held = [
         (
-            len(wanted & {*_stems(sentence)}),
+            sum(by.get(one, 1.0) for one in sorted(wanted & {*_stems(sentence)})),
             len(more & {*_stems(sentence)}) - sentence.endswith(":") + (not place),
             len(sentence) <= _LONGEST,
         )

@@ -147,7 +147,7 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
         ("confidence interval", "plots#figures"),
         ("pandas", "python#"),
         ("csv", "import#"),
-        ("pytorch", "import#"),
+        ("pytorch", "own#a-pytorch-module"),
         ("scikit-learn", "own#an-estimator"),
         ("noise", "recipes#does-noise"),
         ("walltime", "faq#the-walltime"),
@@ -156,7 +156,7 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
         ("nan", "classifiers#"),
         ("fine-tuning", "classifiers#vit-transfer"),
         ("regression", "faq#regression"),
-        ("latex", "results#asking"),
+        ("latex", "recipes#i-need-a-table-for-the-paper"),
         ("install", "start#install"),
     ],
 )
@@ -239,6 +239,62 @@ def test_words_of_newcomers_lead_to_their_answers(asked: str, first: str) -> Non
     assert lines[1].startswith("  ")
     assert len(lines[1].split()) >= 2, text
     assert max(map(cell_len, lines[1:-1])) <= 204
+
+
+QUESTIONS = {
+    "how are test sets drawn": "datasets#test-sets",
+    "how are my test sets drawn": "datasets#test-sets",
+    "test sets drawn": "datasets#test-sets",
+    "how is a copy counted": "results#one-convention-wherever-rows-are-put-together",
+    "how are copies counted": "results#one-convention-wherever-rows-are-put-together",
+    "same result on another machine": "reproducibility#",
+    "do I get the same results on another machine": "reproducibility#",
+    "cross-validation": "datasets#files",
+    "what are the folds": "datasets#files",
+    "official test set": "datasets#",
+    "add 10 more runs": "recipes#i-want-more-of-it",
+    "how can I add more runs": "recipes#i-want-more-of-it",
+    "why pending": "cluster#nothing-starts",
+    "why are my jobs pending": "cluster#nothing-starts",
+    "what does a receipt hold": "reproducibility#a-receipt",
+    "what goes with the paper": "reproducibility#what-goes-with-a-paper",
+    "what is not promised": "reproducibility#what-is-not-promised",
+    "setting the learning rates": "faq#setting-a-learning-rate",
+    "how do I install it": "start#install",
+    "how many seeds do I need": "recipes#how-many-seeds-do-i-need",
+    "where does the variance come from": "recipes#where-does-the-variance-come-from",
+    "which image is row 7": "faq#which-image-is-row-n",
+    "what if a task is killed for memory": "faq#a-task-is-killed-for-memory",
+    "it stopped in the middle": "faq#it-stopped-in-the-middle",
+    "imbalanced classes": "faq#imbalanced-classes",
+    "how do I cite this": "faq#licence-and-how-to-cite",
+    "how are ensembles trained": "uncertainty#",
+    "what is paired": "perturbations#what-is-paired",
+    "crossing seeds": "sweep-file#crossed-seeds",
+    "a model of my own in pytorch": "own#a-pytorch-module",
+    "add a metric": "extending#adding-a-metric",
+    "a methods section": "recipes#i-need-the-methods-section",
+    "optimizer": "classifiers#optimizers",
+    "early stopping": "results#snapshots",
+}
+
+
+@pytest.mark.parametrize(("asked", "where"), QUESTIONS.items())
+def test_a_question_leads_to_its_section(asked: str, where: str) -> None:
+    texts = pages()
+    first = guide.mentions(guide._asked(asked, texts)[0], texts)[0]
+    assert first.where.startswith(where), first
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        *("copy copies copied", "run runs running", "plan plans planned planning", "class classes"),
+        *("box boxes", "add adds added adding", "count counts counted counting"),
+    ],
+)
+def test_plain_forms_of_a_word_are_one_word(forms: str) -> None:
+    assert len({guide.stem(word) for word in forms.split()}) == 1
 
 
 def test_excerpts_are_whole_sentences() -> None:

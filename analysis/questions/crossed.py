@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -315,6 +316,35 @@ def _of_accuracy(
         f"mean is over seeds, on one fixed test set; from {counted(runs.height, 'run')} of "
         f"{counted(len(known), 'repeat')}",
     )
+
+
+def flips_by_source(points: pl.LazyFrame) -> Iterator[Answer]:
+    """Say what share of all flips there are if one source varies by itself."""
+    key = ["dataset", "classifier"]
+    flips = (
+        points.filter(pl.col("of_flips").is_not_null().any().over("cell"))
+        .group_by(*(pl.col(name).cast(pl.String) for name in (*key, "vary")))
+        .agg(pl.col("flips").sum())
+        .sort(*key, "vary")
+        .collect()
+    )
+    for own in flips.partition_by(key, maintain_order=True):
+        whole = max(own["vary"], key=lambda vary: len(vary.split("+")))
+        total = own.filter(vary=whole)["flips"][0]
+        others = own.filter(pl.col("vary") != whole).sort("flips", descending=True)
+        parts = [
+            f"{vary} by itself {flips / total:.0%}"
+            for vary, flips in others.select("vary", "flips").iter_rows()
+        ]
+        name = f"{own['classifier'][0]} on {own['dataset'][0]}"
+        yield Answer(
+            first_ones(parts, partial("Of the flips seen of {}: {}.".format, name)),
+            rows=[row | {"share": row["flips"] / total} for row in own.iter_rows(named=True)],
+            evidence=f"{name}: mean flips of a test point where {whole} vary are the whole; "
+            f"{', '.join(parts)}; estimates without an interval. Sources that act together count "
+            "in several.",
+            figures=("points",),
+        )
 
 
 def flips(pairs: pl.DataFrame) -> Iterator[Answer]:

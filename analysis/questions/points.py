@@ -27,6 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.questions.crossed import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above, runs_needed
 from manyseed.analysis.questions.question import Answer, first_ones, shortest
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT
@@ -390,7 +391,7 @@ def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> l
     `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
     """
     wrong = *wrong_labels(labels, limit), *often_wrong(labels, limit)
-    return [*_flipping(labels, limit), *_sources(points), *wrong]
+    return [*_flipping(labels, limit), *flips_by_source(points), *wrong]
 
 
 def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
@@ -429,35 +430,6 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         evidence=evidence,
         figures=("points",),
     )
-
-
-def _sources(points: pl.LazyFrame) -> Iterator[Answer]:
-    """Say what share of all flips there are if one source varies by itself."""
-    key = ["dataset", "classifier"]
-    flips = (
-        points.filter(pl.col("of_flips").is_not_null().any().over("cell"))
-        .group_by(*(pl.col(name).cast(pl.String) for name in (*key, "vary")))
-        .agg(pl.col("flips").sum())
-        .sort(*key, "vary")
-        .collect()
-    )
-    for own in flips.partition_by(key, maintain_order=True):
-        whole = max(own["vary"], key=lambda vary: len(vary.split("+")))
-        total = own.filter(vary=whole)["flips"][0]
-        others = own.filter(pl.col("vary") != whole).sort("flips", descending=True)
-        parts = [
-            f"{vary} by itself {flips / total:.0%}"
-            for vary, flips in others.select("vary", "flips").iter_rows()
-        ]
-        name = f"{own['classifier'][0]} on {own['dataset'][0]}"
-        yield Answer(
-            first_ones(parts, partial("Of the flips seen of {}: {}.".format, name)),
-            rows=[row | {"share": row["flips"] / total} for row in own.iter_rows(named=True)],
-            evidence=f"{name}: mean flips of a test point where {whole} vary are the whole; "
-            f"{', '.join(parts)}; estimates without an interval. Sources that act together count "
-            "in several.",
-            figures=("points",),
-        )
 
 
 def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:

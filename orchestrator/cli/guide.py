@@ -6,7 +6,6 @@ import inspect
 import json
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import typer
 
 from manyseed.jobs.checks import quoted, similar
 from manyseed.orchestrator.cli.arguments import found, switch, written_to
+from manyseed.orchestrator.cli.manual import FENCE, pages, sections, spelt, words
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, meant, require_one_of
 
@@ -251,52 +251,6 @@ def _questions() -> dict[str, str]:
     }
 
 
-_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-_WORD = re.compile(r"^\| (\*\*.+?\*\*) \| (.+) \|$", re.MULTILINE)
-_HEADING = re.compile(r"^(?P<level>#+) (?P<title>.+)$", re.MULTILINE)
-
-
-def pages() -> dict[str, str]:
-    """Return the text of every page by its name."""
-    folder = Path(str(files("manyseed") / "docs"))
-    return {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md"))}
-
-
-def sections(text: str) -> dict[str, tuple[str, str]]:
-    """Return title and text of each section of a page, by the anchor that links use.
-
-    A section reaches to the next heading of its level, or of a higher one.
-    """
-    code = [block.span() for block in _FENCE.finditer(text)]  # comments there are not headings
-    headings = [
-        heading
-        for heading in _HEADING.finditer(text)
-        if not any(begin <= heading.start() < end for begin, end in code)
-    ]
-    found: dict[str, tuple[str, str]] = {}
-    for number, heading in enumerate(headings):
-        after = (
-            one for one in headings[number + 1 :] if len(one["level"]) <= len(heading["level"])
-        )
-        end = next((one.start() for one in after), len(text))
-        name = anchor = _anchor(heading["title"])
-        again = 0
-        while anchor in found:
-            again += 1
-            anchor = f"{name}-{again}"
-        found[anchor] = (heading["title"].replace("`", ""), text[heading.start() : end])
-    return found
-
-
-def words(text: str) -> dict[str, tuple[str, str]]:
-    """Return what a page says of each word of its glossary, as `sections` does."""
-    found: dict[str, tuple[str, str]] = {}
-    for row, meaning in _WORD.findall(text):
-        for word in re.findall(r"\*\*(.+?)\*\*", f"{row} {meaning}"):
-            found.setdefault(_anchor(word), (word, f"{row}: {meaning}\n"))
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Mention:
     """A section that a search finds: PAGE#ANCHOR, its title, and a line of what it says."""
@@ -397,7 +351,7 @@ def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Searched:
     """What is searched: a section up to the next heading, or a word of the glossary."""
 
     where: str
@@ -410,13 +364,13 @@ class _Part:
 
 
 @lru_cache(maxsize=1)
-def _parts(texts: tuple[tuple[str, str], ...]) -> list[_Part]:
-    parts: list[_Part] = []
+def _parts(texts: tuple[tuple[str, str], ...]) -> list[_Searched]:
+    parts: list[_Searched] = []
 
     def add(where: str, title: str, text: str, weight: float = 1.0) -> None:
         titled, held = _telling(spelt(title)), _telling(spelt(_ANY_LINK.sub(r"\1", text)))
         pairs = frozenset([*pairwise(titled), *pairwise(held)])
-        parts.append(_Part(where, title, text, Counter(titled), Counter(held), pairs, weight))
+        parts.append(_Searched(where, title, text, Counter(titled), Counter(held), pairs, weight))
 
     for page, text in texts:
         listed = [*sections(text).items()]
@@ -558,7 +512,7 @@ def _line(
     `also`: words that count less; `weight`: how much each counts, or one. Prose comes before rows
     of tables, and commands only where there is neither.
     """
-    bare = re.sub(r"^#+ .*$|^<!--.*$", "", _FENCE.sub("\n\n", text), flags=re.MULTILINE)
+    bare = re.sub(r"^#+ .*$|^<!--.*$", "", FENCE.sub("\n\n", text), flags=re.MULTILINE)
     bare = re.sub(r"!\[[^]]*\]\([^)]*\)", "", bare)
     prose, rows = list[str](), list[str]()
     for block in re.split(r"\n\s*\n|\n(?=[-|])|\n(?=\d+\.)", bare):
@@ -594,18 +548,6 @@ def _line(
         return chosen
     ends = [end.start() for end in re.finditer(r"[,;:)] ", chosen[:_LONGEST])]
     return f"{chosen[: ends[-1] if ends else chosen.rfind(' ', 0, _LONGEST)].rstrip(',;:')} …"
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
-def spelt(text: str, keep: str = "") -> str:
-    """Return a text in small letters without accents and hats; Greek letters by their names."""
-    plain = unicodedata.normalize("NFKD", text.lower())
-    plain = "".join(c for c in plain if not unicodedata.combining(c))
-    plain = re.sub("[α-ω]", lambda m: unicodedata.name(m[0]).split()[-1].lower(), plain)
-    return re.sub(r"[_ -]hat\b", "", re.sub(rf"[^\w{keep}]+", "-", plain)).strip("-")
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,11 +118,13 @@ def _rebuilt_plan(paths: SweepPaths) -> list[Finding]:
             specs.require_of(plan, made)
             _require_same(paths, plan, specs)
         except (ManyseedError, FileNotFoundError) as error:
-            why = str(error).replace(f"{made.directory}/", "").replace("\n", " ")
+            told, remedy = str(error), RESTORE
+            if isinstance(error, UserError) and WORKING_FOLDER in error.message and error.remedy:
+                told, remedy = error.what, error.remedy
+            why = told.replace(f"{made.directory}/", "").replace("\n", " ")
             file, reason = next(iter(wrong.items()))
             reason += f", and cannot be rebuilt from {paths.sweep_file.name}: {why}"
-            there = "call this from the folder that it was planned in, or "
-            raise DamagedFile(file, reason, there * (WORKING_FOLDER in why) + RESTORE) from None
+            raise DamagedFile(file, reason, remedy) from None
         for file in reversed(wrong):  # cells last: without them there is no sweep to go on with
             file.parent.mkdir(exist_ok=True)
             place(file, (made.directory / file.relative_to(paths.directory)).read_bytes())

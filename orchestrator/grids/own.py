@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, expanded
+from manyseed.jobs.datasets.parts import TEST_FILE
+from manyseed.jobs.datasets.tablefile import WORKING_FOLDER
 from manyseed.jobs.run import Json, canonical_json, text_identity
 from manyseed.orchestrator.calls import checked
 from manyseed.orchestrator.errors import UserError, require_one_of
@@ -44,6 +46,41 @@ class Pin:
     findings: Mapping[str, Any]
 
 
+def placed(given: Mapping[str, Any], sweep: Path | None) -> dict[str, Any]:
+    """Return a dataset's source and options with its files where they are.
+
+    Paths start at the working folder. Where that lacks a file, a sweep that was planned may have it
+    beside its directory `sweep`: by default this is made in the working folder.
+    """
+    found = dict(given)
+    for key, kind in (("source", "file:"), (TEST_FILE, "")):
+        name = found.get(key)
+        if sweep is None or not isinstance(name, str) or not name.startswith(kind):
+            continue
+        path = expanded(name.removeprefix(kind))
+        beside = sweep.absolute().parent / path
+        if not exists(path) and exists(beside):
+            found[key] = f"{kind}{beside}"
+    return found
+
+
+def lying(error: Refused) -> str | None:
+    """Say from where to call a command again that found no file of a sweep's data; or None."""
+    if WORKING_FOLDER not in error.reason:
+        return None
+    name = str(error.value).removeprefix("file:")
+    return f"call this from the folder that holds {name}: the one that it was planned in"
+
+
+def exists(file: Path) -> bool:
+    """Return whether there is such a file; none has a name that no file can have."""
+    try:
+        file.stat()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 class OwnCode:
     """Finds users' code, and probes it unless its findings are known.
 
@@ -51,6 +88,7 @@ class OwnCode:
     the code is unchanged or if it can no longer be found. `is_probing`: whether to look for
     classifiers at all; if not, their findings are left open. `is_calling`: whether code may be
     imported; if not, only known findings are used, as for reading a sweep that may be a stranger's.
+    `sweep`: the directory of the planned sweep whose own file names the code, if it is one's.
     """
 
     def __init__(
@@ -60,25 +98,29 @@ class OwnCode:
         *,
         is_probing: bool = True,
         is_calling: bool = True,
+        sweep: Path | None = None,
     ) -> None:
-        self._roots, self._pins = roots, pins
+        self._roots, self._pins, self.sweep = roots, pins, sweep
         self._is_probing, self._is_calling = is_probing, is_calling
         self.used: dict[str, Pin] = {}
         self.notes: dict[str, Sequence[str]] = {}
 
     @classmethod
-    def beside(cls, sweep_file: Path, pins: Mapping[str, Pin] | None = None) -> OwnCode:
+    def beside(
+        cls, sweep_file: Path, pins: Mapping[str, Pin] | None = None, sweep: Path | None = None
+    ) -> OwnCode:
         """Look beside a sweep file, where code was found earlier, and in the working folder."""
         before = [Path(pin.root) for pin in (pins or {}).values() if pin.root]
-        return cls([sweep_file.absolute().parent, *before, Path.cwd()], pins or {})
+        roots = [sweep_file.absolute().parent, *before, Path.cwd()]
+        return cls(roots, pins or {}, sweep=sweep)
 
     def of_data(self) -> OwnCode:
         """Return a finder of functions that return data, which ignores classifiers."""
-        return OwnCode(self._roots, self._pins, is_probing=False)
+        return OwnCode(self._roots, self._pins, is_probing=False, sweep=self.sweep)
 
     def as_planned(self) -> OwnCode:
         """Return a finder that takes all code as it was planned and imports none."""
-        return OwnCode(self._roots, self._pins, is_calling=False)
+        return OwnCode(self._roots, self._pins, is_calling=False, sweep=self.sweep)
 
     def data(self, entry: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the data that a function returned: the fields of `jobs.own.findings.Returned`.

@@ -39,7 +39,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids.grid import GRID
 from manyseed.orchestrator.grids.loading import of_classifier
-from manyseed.orchestrator.grids.own import OwnCode
+from manyseed.orchestrator.grids.own import OwnCode, exists, lying, placed
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 
 _NAMED = 6
@@ -95,9 +95,9 @@ def is_source(name: str) -> bool:
 
 def near_dataset(name: str, sweep: SweepFile) -> str:
     """Return a remedy for an unknown dataset, with the most similar known name."""
-    if (is_file := Path(name).suffix in FORMATS) or (_exists(Path(name)) and Path(name).is_dir()):
+    if (is_file := Path(name).suffix in FORMATS) or (exists(Path(name)) and Path(name).is_dir()):
         absent = ""
-        if not _exists(Path(name)):
+        if not exists(Path(name)):
             near = did_you_mean_path(Path(name)).removeprefix("; ")
             absent = f"there is no file {name} in the working folder; {near}{' ' * bool(near)}"
         stem, target = toml_key(Path(name).stem), " and target" if is_file else ""
@@ -197,14 +197,6 @@ class Fit:
     cells: Mapping[tuple[str, Any], ResolvedCell]
 
 
-def _exists(file: Path) -> bool:
-    try:
-        file.stat()
-    except (OSError, ValueError):  # also for names that no file can have
-        return False
-    return True
-
-
 class Resolver:
     """Asks `jobs` about a sweep file, and turns its refusals into user errors."""
 
@@ -237,9 +229,10 @@ class Resolver:
         table = self._sweep.dataset.get(name)
         if table is None:
             try:
-                return datasets.resolve(name)
+                return datasets.resolve(**placed({"source": name}, self._own.sweep))
             except Refused as error:
-                raise refused(error, file=self._path, key=key, value=name) from None
+                remedy = None if self._own.sweep is None else lying(error)
+                raise refused(error, file=self._path, key=key, value=name, remedy=remedy) from None
         if table.data is not None:
             return self._function(name, table)
         source = table.source or name
@@ -253,10 +246,11 @@ class Resolver:
                 )
             remedy = f'add source = "…"; {near_dataset(name, self._sweep)}'
             raise self._error("this key is missing", f"{key}.source", remedy=remedy)
+        given = {"source": source, **table.options()}
         try:
-            return datasets.resolve(source, **table.options())
+            return datasets.resolve(**placed(given, self._own.sweep))
         except Refused as error:
-            raise self._refused(error, key, {"source": source, **table.options()}) from None
+            raise self._refused(error, key, given) from None
 
     def _function(self, name: str, table: DatasetTable) -> DatasetInfo:
         """Resolve a dataset that a user's function returns."""
@@ -495,7 +489,7 @@ class Resolver:
         start = "file:" if key == SOURCE else ""
         file = Path(value.removeprefix(start))
         meant = self._path.parent / file
-        if not value.startswith(start) or _exists(file) or not _exists(meant):
+        if not value.startswith(start) or exists(file) or not exists(meant):
             return None
         return toml_value(f"{start}{meant}")
 
@@ -518,6 +512,8 @@ class Resolver:
             remedies.append("give each value a classifier of its own")
         if (beside := self._beside(error.option, value)) is not None:
             remedies.append(f"that file is beside the sweep file: {error.option} = {beside}")
+        elif self._own.sweep is not None and (there := lying(error)) is not None:
+            remedies.append(there)
         if value is None and error.value is not None:
             remedies.append("this is its default: give another value")
         written = {} if value is None else {"value": value}

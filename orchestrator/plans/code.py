@@ -31,7 +31,7 @@ from manyseed.orchestrator.errors import (
     command,
     refused,
 )
-from manyseed.orchestrator.grids.own import OwnCode, Pin
+from manyseed.orchestrator.grids.own import OwnCode, Pin, lying, placed
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import BF16, code_key, read_recipes
 
@@ -58,7 +58,10 @@ def read_pins(paths: SweepPaths) -> Mapping[str, Pin]:
 
 def own_code(sweep_file: Path, paths: SweepPaths) -> OwnCode:
     """Return what is known about the code that a sweep file names; the sweep need not exist."""
-    return OwnCode.beside(sweep_file, read_pins(paths) if paths.is_sweep else {})
+    if not paths.is_sweep:
+        return OwnCode.beside(sweep_file, {})
+    is_its_own = sweep_file.absolute() == paths.sweep_file.absolute()
+    return OwnCode.beside(sweep_file, read_pins(paths), paths.directory if is_its_own else None)
 
 
 def write_pins(
@@ -346,20 +349,21 @@ def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths)
             table, kind = tables.get(name), canonical["source"]
             if kind != "file" or table is None or table.source is None:
                 continue
-            file = Path(table.source.removeprefix("file:"))
+            given = placed({"source": table.source, **table.options()}, paths.directory)
+            file = Path(given["source"].removeprefix("file:"))
             if not file.is_file() or file.stat().st_mtime < planned:
                 continue
-            if not is_as_planned(table, canonical):
+            if not is_as_planned(given, canonical):
                 warn(
                     f"{file} has changed since it was planned: its copy of then is used. To use it "
                     f"as it is now, {_REPLAN}."
                 )
 
 
-def is_as_planned(table: Any, canonical: Mapping[str, Any]) -> bool:
-    """Return whether a table's files are those of a canonical description."""
+def is_as_planned(given: Mapping[str, Any], canonical: Mapping[str, Any]) -> bool:
+    """Return whether the files of a source and its options are those of a canonical description."""
     try:
-        now = datasets.resolve(table.source, **table.options()).canonical
+        now = datasets.resolve(**given).canonical
     except Refused:
         return False
     return all(now.get(key) == canonical.get(key) for key in DIGESTS)
@@ -380,10 +384,12 @@ def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path
     if canonical["source"] != "file" or table is None or table.source is None:
         return
     key, remedy = f"dataset.{name}.source", f"restore the file that was planned, or {_REPLAN}"
+    given = placed({"source": table.source, **table.options()}, sweep_file.parent)
     try:
-        if datasets.resolve(table.source, **table.options()).canonical == canonical:
+        if datasets.resolve(**given).canonical == canonical:
             return
     except Refused as error:
+        remedy = lying(error) or remedy
         raise refused(error, file=sweep_file, key=key, value=table.source, remedy=remedy) from None
     message = "the file has changed since it was planned"
     raise UserError(message, file=sweep_file, key=key, value=table.source, remedy=remedy)

@@ -82,7 +82,8 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
 
 def planned_again(paths: SweepPaths, before: Plan, groups: Groups) -> Change:
     """Return what planning a sweep's own file on top of `before` would do; no code is tried."""
-    file, own = paths.sweep_file, OwnCode.beside(paths.sweep_file, read_pins(paths)).as_planned()
+    file = paths.sweep_file
+    own = OwnCode.beside(file, read_pins(paths), paths.directory).as_planned()
     asked = load_and_use(file, (), lambda sweep: expand(sweep, file, own))
     return _change(file, paths, asked, before, groups, own)
 

@@ -643,11 +643,12 @@ def test_a_plan_that_is_not_certain_is_not_rebuilt(
     assert not copy.paths.plan.exists()
 
 
-def test_a_plan_of_a_file_is_rebuilt_from_the_folder_that_it_was_planned_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def of_a_file(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    """Plan a sweep of a file that it names from its folder, and go elsewhere."""
+    folder.mkdir()
+    out.parent.mkdir(exist_ok=True)
     rows = "".join(f"{n % 7},{n % 3},{n % 2}\n" for n in range(60))
-    write(tmp_path / "rows.csv", f"a,b,y\n{rows}")
+    write(folder / "rows.csv", f"a,b,y\n{rows}")
     text = """
 name = "sweep"
 seed = 1
@@ -660,18 +661,59 @@ classifier = ["lr-sgd"]
 source = "file:rows.csv"
 target = "y"
 """
-    monkeypatch.chdir(tmp_path)
-    sweep = Sweep.plan(write(tmp_path / "sweep.toml", text), tmp_path / "sweep")
+    monkeypatch.chdir(folder)
+    sweep = Sweep.plan(write(folder / "sweep.toml", text), out)
+    (elsewhere := folder.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    return sweep
+
+
+def test_a_plan_of_a_file_is_rebuilt_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = of_a_file(tmp_path / "project", tmp_path / "project" / "sweep", monkeypatch)
     before = sweep.paths.cells.read_bytes()
     sweep.paths.part(1).unlink()
-    (elsewhere := tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(elsewhere)
-    with pytest.raises(DamagedFile, match="call this from the folder that it was planned in, or"):
-        sweep.verify(repair=True)
-    monkeypatch.chdir(tmp_path)
     sweep.verify(repair=True)
     assert sweep.paths.part(1).exists()
     assert sweep.paths.cells.read_bytes() == before
+
+
+def test_where_a_files_place_is_not_known_one_remedy_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = of_a_file(tmp_path / "project", tmp_path / "scratch" / "sweep", monkeypatch)
+    before = sweep.paths.cells.read_bytes()
+    sweep.paths.part(1).unlink()
+    remedy = "call this from the folder that holds rows.csv: the one that it was planned in"
+    with pytest.raises(DamagedFile) as told:
+        sweep.verify(repair=True)
+    assert (told.value.remedy, "restore" in str(told.value)) == (remedy, False)
+    monkeypatch.chdir(tmp_path / "project")
+    sweep.verify(repair=True)
+    assert sweep.paths.part(1).exists()
+    assert sweep.paths.cells.read_bytes() == before
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    file = sweep.paths.sweep_file
+    for verb in (("plan", file, "--fetch"), ("plan", file, "--out", sweep.directory)):
+        done = command(*verb)
+        assert (done.returncode, remedy in done.stderr) == (2, True), done.output
+
+
+def test_a_planned_sweep_finds_its_file_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = of_a_file(tmp_path / "project", tmp_path / "project" / "sweep", monkeypatch)
+    file, data = sweep.paths.sweep_file, tmp_path / "project" / "rows.csv"
+    for verb in (("--fetch",), ("--out", sweep.directory, "--dry-run")):
+        done = command("plan", file, *verb)
+        assert done.returncode == 0, done.output
+    data.write_text(data.read_text() + "1,1,1\n")
+    os.utime(data, (4e9, 4e9))
+    done = command("submit", sweep.directory, "--cluster", "local", "--workers", 1)
+    assert f"{data} has changed since it was planned" in " ".join(done.output.split()), done.output
+    sweep.wait()
+    assert sweep.status()["runs"]["done"] == 2, "its prepared copy is used"
 
 
 def test_a_plan_without_the_submissions_is_compared_with_the_store(copy: Sweep) -> None:

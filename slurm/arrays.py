@@ -255,5 +255,6 @@ def _still_wanted() -> bool:
         return True
     job = submitit.JobEnvironment().job_id
     with suppress(ClusterError):  # no answer is no reason to give up work
-        return commands.run(["squeue", "-h", "-j", job, "-o", "%T"]).strip() == "RUNNING"
+        shown = commands.run(["squeue", "-h", "-j", job, "-o", "%T"])
+        return "RUNNING" in shown.split()  # beside the names of clusters, if there are several
     return True

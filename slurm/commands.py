@@ -33,6 +33,8 @@ _NO_ANSWER = (
     "communication connection failure",
     "problem talking to the database",
     "unable to establish control",
+    "in standby mode",
+    "protocol authentication error",
     "munge",
 )
 # These tell how to reach the cluster. The others belong to a surrounding job (SLURM_*), override a
@@ -165,7 +167,10 @@ def _message(name: str, text: str) -> str:
     return "; ".join(dict.fromkeys(shown))
 
 
-_OVER = ("invalid job id", "already completing or completed", "job is no longer", "no jobs found")
+_OVER = (
+    *("invalid job id", "already completing or completed", "already finished"),
+    *("job is no longer", "no jobs found"),
+)
 
 
 def cancel(job_ids: Iterable[str]) -> None:

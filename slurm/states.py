@@ -88,11 +88,13 @@ def n_gpus(gres: str) -> int:
 
 
 _WORDS = {
-    "pending": "PENDING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT",
-    "running": "RUNNING CONFIGURING COMPLETING STAGE_OUT SUSPENDED STOPPED SIGNALING RESIZING",
+    "pending": "PENDING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT RESV_DEL_HOLD EXPEDITING",
+    # REVOKED: it was started on another cluster of the federation
+    "running": "RUNNING CONFIGURING COMPLETING STAGE_OUT SUSPENDED STOPPED SIGNALING RESIZING "
+    "POWER_UP_NODE UPDATE_DB REVOKED",
     "ended": "COMPLETED",
-    "failed": "FAILED BOOT_FAIL LAUNCH_FAILED",
-    "cancelled": "CANCELLED REVOKED",
+    "failed": "FAILED BOOT_FAIL LAUNCH_FAILED RECONFIG_FAIL",
+    "cancelled": "CANCELLED",
     "timeout": "TIMEOUT DEADLINE",
     "out_of_memory": "OUT_OF_MEMORY",
     "node_fail": "NODE_FAIL",
@@ -102,6 +104,8 @@ WORDS = {raw: word for word, raws in _WORDS.items() for raw in raws.split()}
 """Our state for each of SLURM's."""
 
 _ALIVE = ("pending", "running")
+_HELD = ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_HELD_FOR = re.compile(r"held|jobhold", re.IGNORECASE)  # JobHeldUser, launch_failed_requeued_held
 _KILLED_FOR_MEMORY = re.compile(r"exceeded memory limit|oom[-_ ]kill", re.IGNORECASE)
 _SQUEUE = "%F|%K|%T|%r|%N|%S|%j"
 _SACCT = "JobID,State,ExitCode,Reason,NodeList,Start,End,JobName"
@@ -132,6 +136,12 @@ class JobState:
     def is_alive(self) -> bool:
         """Whether the job waits or runs."""
         return self.state in _ALIVE
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits until somebody releases it."""
+        is_marked = self.raw in _HELD or _HELD_FOR.search(self.reason) is not None
+        return self.state == "pending" and is_marked
 
     @property
     def submission(self) -> str:
@@ -187,7 +197,8 @@ def _looked_up(jobs: Collection[str]) -> dict[str, JobState]:
     states: dict[str, JobState] = {}
     for array in sorted({job.partition("_")[0] for job in jobs}):
         for line in _unless_forgotten(["scontrol", "-o", "show", "job", array]).splitlines():
-            shown = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            words = [word.split("=", 1) for word in line.split() if "=" in word]
+            shown = dict(reversed(words))  # what a comment or a path holds comes later
             numbers = shown.get("ArrayTaskId", "")
             if shown.get("ArrayJobId") != array or not numbers:
                 continue
@@ -201,10 +212,11 @@ def _looked_up(jobs: Collection[str]) -> dict[str, JobState]:
 def _unlisted(job: str, states: Mapping[str, JobState]) -> JobState:
     """Return the state of a job without its own line.
 
-    Elements of a cancelled array that never started share a line that names none of them.
+    Elements that never started share a line: one that names none of them if their array was
+    cancelled, or whose list SLURM has cut.
     """
     rest = states.get(job.partition("_")[0])
-    if rest is not None and rest.state == "cancelled":
+    if rest is not None and (rest.state == "cancelled" or rest.is_alive):
         return replace(rest, job_id=job)
     return JobState(job, "", "gone")
 
@@ -229,9 +241,12 @@ def _squeue(which: list[str]) -> dict[str, JobState]:
     states: dict[str, JobState] = {}
     for array, index, raw, reason, node, started, name in fields(printed, 7):
         # no index: the rest of a cancelled array, or a job that is not ours
-        job = f"{array}_{index}" if index.isdecimal() else array
-        times = (_known(started), "")
-        states[job] = JobState(job, name, *_word(raw), _known(reason), "", node, *times)
+        is_listed = index[:1].isdecimal()  # some versions list elements that wait together
+        for job in (expand(f"{array}_[{index}]") if is_listed else []) or [array]:
+            if raw == "REVOKED" and job in states:
+                continue  # a federation shows it once for each cluster
+            times = (_known(started), "")
+            states[job] = JobState(job, name, *_word(raw), _known(reason), "", node, *times)
     return states
 
 
@@ -267,11 +282,14 @@ def _sacct(which: list[str], since: float) -> dict[str, JobState]:
 def _word(raw: str) -> tuple[str, str]:
     """Return our word and SLURM's for a state: ``CANCELLED by 1000``, ``OUT_OF_ME+``, nothing.
 
-    A job in a state that nobody knows counts as alive: it may still write.
+    With flags, as in ``FAILED,COMPLETING``, a job is alive while one says so. One in a state that
+    nobody knows counts as alive: it may still write.
     """
     shown = raw.split()[0] if raw.split() else ""
-    if shown in WORDS:
-        return WORDS[shown], shown
+    if (parts := shown.split(","))[0] in WORDS and {*parts} <= WORDS.keys():
+        flags = {WORDS[part]: part for part in reversed(parts)}
+        word = next((word for word in _ALIVE[::-1] if word in flags), WORDS[parts[0]])
+        return word, flags[word]
     if shown.endswith("+"):  # cut to the width of its column
         words = {word for whole, word in WORDS.items() if whole.startswith(shown[:-1])}
         if len(words) == 1:

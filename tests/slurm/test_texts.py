@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyseed.slurm import ClusterError, ClusterUnavailable, commands, discover, states
+from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, commands, discover, states
 from manyseed.slurm.arrays import cut, job_id
 from manyseed.slurm.commands import compact_ids
 from manyseed.slurm.processes import shielded
@@ -179,15 +180,130 @@ def test_arrays_are_cut_whole(n: int, limit: int) -> None:
 def test_every_state_that_slurm_documents_has_a_word() -> None:
     documented = """BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PENDING
         PREEMPTED RUNNING SUSPENDED TIMEOUT REQUEUED RESIZING REVOKED CONFIGURING COMPLETING
-        REQUEUE_FED REQUEUE_HOLD SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED"""
+        REQUEUE_FED REQUEUE_HOLD SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED EXPEDITING LAUNCH_FAILED
+        POWER_UP_NODE RECONFIG_FAIL RESV_DEL_HOLD UPDATE_DB"""
     assert set(documented.split()) <= states.WORDS.keys()
+
+
+ALL = ["7_0", "7_1", "7_2"]
+
+
+def squeue(state: str, reason: str = "None", index: str = "0") -> str:
+    return f"7|{index}|{state}|{reason}||N/A|a.0\n"
+
+
+SCONTROL = "JobId=9 ArrayJobId=7 ArrayTaskId={} JobName=a.0 {} Reason=Priority NodeList=(null)"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        # several clusters, whose names stand between the rows
+        ({"squeue": "CLUSTER: alpha\n" + squeue("RUNNING") + "CLUSTER: beta\n"}, ["running"]),
+        # elements that wait together, with or without a limit, a step, a cut list
+        ({"squeue": squeue("PENDING", "Priority", "0-2%2")}, ["pending"] * 3),
+        ({"squeue": squeue("PENDING", "Priority", "0-2:2")}, ["pending", "gone", "pending"]),
+        ({"squeue": squeue("PENDING", "Priority", "0,1,2-...")}, ["pending"] * 3),
+        ({"scontrol": SCONTROL.format("0-2%2", "JobState=PENDING")}, ["pending"] * 3),
+        ({"scontrol": SCONTROL.format("0,1-...", "JobState=PENDING")}, ["pending"] * 3),
+        # a federation, where another cluster has started the job
+        ({"squeue": squeue("REVOKED") + squeue("RUNNING")}, ["running"]),
+        ({"squeue": squeue("RUNNING") + squeue("REVOKED")}, ["running"]),
+        ({"squeue": squeue("REVOKED")}, ["running"]),
+        # states with flags, and those that nodes of a cloud bring
+        ({"squeue": squeue("FAILED,COMPLETING")}, ["running"]),
+        ({"squeue": squeue("PENDING,REQUEUED")}, ["pending"]),
+        ({"squeue": squeue("FAILED,LAUNCH_FAILED")}, ["failed"]),
+        ({"squeue": squeue("POWER_UP_NODE")}, ["running"]),
+        # a comment with a blank, which holds what looks like another state
+        ({"scontrol": SCONTROL.format("0", "JobState=RUNNING Comment=/my JobState=FAILED")}, None),
+        # accounting: cut states, parts of heterogeneous jobs, steps, times that nobody knows
+        ({"sacct": "7_0|OUT_OF_ME+|0:125|None|n1|Unknown|Unknown|a.0"}, ["out_of_memory"]),
+        ({"sacct": "7+0|COMPLETED|0:0||n1|T|T|a.0\n7_0.batch|FAILED|1:0||n1|T|T|batch"}, ["gone"]),
+        ({"sacct": "7_[0-2%1]|CANCELLED by 4294967294|0:0|||None|T|a.0"}, ["cancelled"] * 3),
+        ({"sacct": "7_0|REVOKED|0:0||None assigned|Unknown|Unknown|a.0"}, ["gone"]),
+    ],
+)
+def test_what_other_versions_and_sites_print_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    told: dict[str, str],
+    words: list[str] | None,
+) -> None:
+    monkeypatch.setattr(states, "_named", set())
+    monkeypatch.setattr(commands, "run", lambda given: told.get(given[0], ""))
+    found = states.ask(ALL, 0, certain="scontrol" in told)
+    words = words or ["running"]
+    assert [found[job].state for job in ALL[: len(words)]] == words
+    assert capsys.readouterr().err == "", "all of it is understood"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "is_held"),
+    [
+        ("PENDING", "JobHeldUser", True),
+        ("PENDING", "JobHeldAdmin", True),
+        ("PENDING", "JobHoldMaxRequeue", True),
+        ("PENDING", "launch_failed_requeued_held", True),
+        ("REQUEUE_HOLD", "None", True),
+        ("RESV_DEL_HOLD", "ReservationDeleted", True),
+        ("SPECIAL_EXIT", "None", True),
+        ("PENDING", "QOSUsageThreshold", False),
+        ("PENDING", "BurstBufferStageIn", False),
+        ("PENDING", "Reservation", False),
+        ("PENDING", "ReqNodeNotAvail, UnavailableNodes:c[1-2]", False),
+        ("RUNNING", "JobHeldUser", False),
+    ],
+)
+def test_a_job_that_waits_to_be_released_is_told_from_one_that_waits_its_turn(
+    monkeypatch: pytest.MonkeyPatch, state: str, reason: str, is_held: bool
+) -> None:
+    monkeypatch.setattr(commands, "run", lambda given: squeue(state, reason))
+    assert states._squeue([])["7_0"].is_held == is_held
+
+
+def test_a_job_is_still_wanted_where_several_clusters_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrays.processes, "received", lambda: {signal.SIGTERM})
+    here = SimpleNamespace(job_id="7_0")
+    monkeypatch.setattr(arrays.submitit, "JobEnvironment", lambda: here)
+    for shown, is_wanted in {
+        "RUNNING\n": True,
+        "CLUSTER: alpha\nRUNNING\n": True,
+        "CLUSTER: alpha\nCOMPLETING\n": False,
+        "": False,
+    }.items():
+        monkeypatch.setattr(commands, "run", lambda given, shown=shown: shown)
+        assert arrays._still_wanted() == is_wanted
+
+
+def test_a_job_that_has_ended_meanwhile_need_not_be_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = ["Access/permission denied", "Job is no longer pending execution"]
+    told += ["Job has already finished"]
+
+    def run(given: list[str]) -> str:
+        raise ClusterError(told.pop())
+
+    monkeypatch.setattr(commands, "run", run)
+    commands.release(["7_0"])
+    commands.release(["7_0"])
+    with pytest.raises(ClusterError, match="denied"):
+        commands.release(["7_0"])
 
 
 def test_silence_is_told_from_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    answers(tmp_path, "squeue: error: Unable to contact slurm controller (connect failure)")
-    with pytest.raises(ClusterUnavailable, match="does not answer"):
-        states.ask(["1_0"], 0)
+    for error in (
+        "squeue: error: Unable to contact slurm controller (connect failure)",
+        "slurm_load_jobs error: Slurm backup controller in standby mode",
+        "slurm_load_jobs error: Protocol authentication error",
+    ):
+        answers(tmp_path, error)
+        with pytest.raises(ClusterUnavailable, match="does not answer"):
+            states.ask(["1_0"], 0)
     answers(tmp_path, "a banner\nsqueue: error: Access denied for user")
     with pytest.raises(ClusterError, match=r"^Access denied for user$") as refused:
         states.ask(["1_0"], 0)

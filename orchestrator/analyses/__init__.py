@@ -94,14 +94,28 @@ def chained(
 
 
 def cancel(paths: SweepPaths, *, now: bool) -> tuple[int, int]:
-    """Stop all tasks as `stopping.cancel`, and the search that is a job; its fits are kept."""
+    """Stop all tasks as `stopping.cancel`, and the search that is a job; its fits are kept.
+
+    A cluster that does not answer keeps neither from being stopped elsewhere.
+    """
     from manyseed.orchestrator.submissions import stopping
 
+    counts, untold = (0, 0), list[str]()
     try:
-        return stopping.cancel(submissions(paths), now=now)
-    finally:  # also if a cluster of the tasks does not answer
-        if (job := last_job(paths, paths.search_jobs())) is not None:
-            ((task,),) = tasks_of([job], fresh=True)
+        counts = stopping.cancel(submissions(paths), now=now)
+    except UnavailableError as error:
+        untold.append(str(error))
+    if (search := last_job(paths, paths.search_jobs())) is not None:
+        try:
+            ((task,),) = tasks_of([search], fresh=True)
             if task.is_alive and task.job_id:
-                with job.scheduler.changing():
-                    job.scheduler.system.cancel([task.job_id])
+                with search.scheduler.changing():
+                    search.scheduler.system.cancel([task.job_id])
+        except UnavailableError:
+            ((task,),) = tasks_of([search], ask=False)
+            if task.is_alive:
+                job = f"the search for hparams, job {task.job_id} on {search.cluster},"
+                untold.append(f"{job} was not cancelled: repeat this when it answers")
+    if untold:
+        raise UnavailableError("\n  ".join(untold))
+    return counts

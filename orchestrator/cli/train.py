@@ -572,7 +572,7 @@ def cancel(
     running, waiting = sweep.cancel(only, now=now)
     say_unreadable(sweep.submissions())
     if only is not None:
-        say("Submitted tasks train no more runs of these cells.")
+        _say_left_out(sweep, only, waiting)
     elif running + waiting == 0:
         say("Nothing is running.")
     else:
@@ -582,6 +582,22 @@ def cancel(
         if running and not now:
             say_next("End these fits, too", "cancel", directory, "--now")
         say_training("Continue with", sweep.paths, "resume")
+
+
+def _say_left_out(sweep: Sweep, only: str, waiting: int) -> None:
+    """Say how many runs of some cells stay missing, and how to train them after all."""
+    from manyseed.orchestrator.plans.change import choose_cells
+
+    state = sweep.survey()
+    cells = choose_cells(state.plan, only, "--only")
+    left = state.with_state("missing").join(cells, on="cell", how="semi").height
+    of_cells = f"of {counted(len(cells), 'cell')}"
+    if not left:
+        say(f"No run {of_cells} is missing.")
+        return
+    cancelled = f"; {counted(waiting, 'waiting task')} cancelled" if waiting else ""
+    say(f"Tasks train none of the {counted(left, 'missing run')} {of_cells}{cancelled}.")
+    say_training("Train them after all", sweep.paths, "resume")
 
 
 def pause(directory: Directory) -> None:

@@ -26,7 +26,8 @@ from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.store.ledger import ledger_damage
-from manyseed.orchestrator.submissions.memory import shortage
+from manyseed.orchestrator.submissions.memory import lacking, to_ask_for
+from manyseed.orchestrator.submissions.stopping import held
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
@@ -41,7 +42,7 @@ from manyseed.orchestrator.submissions.submission import (
 from manyseed.orchestrator.survey import Survey, covered, survey
 from manyseed.orchestrator.sweepstore import lost_groups, ways_back
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
-from manyseed.orchestrator.tasks.intent import LOCAL, stop_request
+from manyseed.orchestrator.tasks.intent import stop_request
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.commands import compact_ids
 
@@ -58,13 +59,14 @@ def next_steps(
     stopping: bool = False,
     covers: tuple[int, int] | None = None,
     damaged: bool = False,
+    memory: str = "",
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
     `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
     its plan. `analysing`: whether an analysis job waits or runs. `stopping`: whether all tasks that
     wait or run were asked to stop. `covers`: as in `unanalysed`. `damaged`: whether result tables
-    are.
+    are. `memory`: what tasks must ask for that lacked it, unless `resume` decides.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -82,7 +84,7 @@ def next_steps(
         yield "Check", ("verify", directory)
         return
     if runs["missing"]:
-        yield _training(paths, bool(tasks or runs["done"]), cells)
+        yield _training(paths, bool(tasks or runs["done"]), cells, memory)
         return
     if runs["failed"]:
         yield "Retry", ("resume", directory, "--failed", *on_cluster(paths))
@@ -104,7 +106,7 @@ def in_words(step: Step) -> dict[str, str]:
     return {"what": what, "command": command(*arguments)}
 
 
-def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
+def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame, memory: str = "") -> Step:
     """Return the step that missing runs need: fetching data, tuning, or submitting."""
     from manyseed.orchestrator.plans.searches import searches, to_tune
 
@@ -117,7 +119,8 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
     except ManyseedError:
         pass  # submitting reports what is wrong
     what, verb = ("Continue with", "resume") if submitted else ("Next", "submit")
-    return what, (verb, directory, *on_cluster(paths))
+    more = ("--memory", memory) if memory and verb == "resume" else ()
+    return what, (verb, directory, *more, *on_cluster(paths))
 
 
 def _has_data(cells: pl.DataFrame) -> bool:
@@ -291,7 +294,7 @@ def status(paths: SweepPaths) -> Status:
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
-    damaged = _damage(paths)
+    damaged, lacked = _damage(paths), to_ask_for(listed, tasks)
     late = [damaged or unanalysed(paths, state.counts, covers)]
     late += [unreported(paths)] * (not damaged)  # the page is of whole tables
     steps = next_steps(
@@ -303,6 +306,7 @@ def status(paths: SweepPaths) -> Status:
         stopping=0 < stopping == len(alive),
         covers=covers,
         damaged=bool(damaged),
+        memory="" if lacked is None else lacked[0],
     )
     return {
         "directory": str(paths.directory),
@@ -454,12 +458,7 @@ def _problems(
     ]
     counts = Counter(task.state for task in current)
     resume = training(paths, "resume")
-    if told := shortage(paths, listed, tasks):
-        yield told
-    killed = sum(task.last.set_aside for task in current if task.last.killed)
-    if killed:
-        more = "" if last.cluster == LOCAL else f": {resume} --memory SIZE"
-        yield f"{killed:,} runs were killed with their process, probably for lack of memory{more}"
+    yield from lacking(paths, listed, tasks, current)
     for state, text in (
         ("timeout", "ended by the walltime"),
         ("node_fail", "lost with a node"),
@@ -470,8 +469,7 @@ def _problems(
             yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
     if counts["killed"] and (reason := summed(last, current).reason):
         yield reason
-    if counts["held"]:
-        yield f"{_tasks(counts['held'])} held: {resume} releases paused tasks"
+    yield from held(listed, tasks, resume)
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
     for note, count in waiting.most_common(1):
         if note not in ("Priority", "Resources", "None"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import own_profile
 from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of, training
 from manyseed.orchestrator.tasks.attempts import Attempt
+from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
     from manyseed.slurm.discover import Cluster
@@ -154,13 +155,44 @@ def killed(submission: Submission, tasks: Sequence[TaskState]) -> set[str]:
     return {name for name in classes if tasks_in(submission, name) & numbers}
 
 
+def to_ask_for(
+    listed: Sequence[Submission], states: Sequence[Sequence[TaskState]]
+) -> tuple[str, str] | None:
+    """Return what the next `resume` must be told, and what it then asks for, as `sized` decides.
+
+    None if the last submission lacked no memory. The first is empty where `resume` asks for twice
+    as much by itself, which it does once; else an amount, or ``SIZE`` where the site decides.
+    """
+    last = listed[-1] if listed else None
+    if last is None or last.cluster == LOCAL or not (short := ran_out(last, states[-1])):
+        return None
+    had = {name: last.intent.memory.get(name, 0.0) for name in short}
+    if not (most := max(had.values())):
+        return "SIZE", ""
+    usual, profile = listed[0].intent.memory, own_profile(last.intent)
+    if profile is not None:
+        of_profile = {"cpu": profile.cpu, "gpu": profile.gpu}
+        usual = {name: asked(given) for name, given in of_profile.items() if given is not None}
+    by_itself = any(had[name] and had[name] <= usual.get(name, had[name]) for name in short)
+    return "" if by_itself else more_than(most), more_than(most)
+
+
+def with_more(
+    paths: SweepPaths, listed: Sequence[Submission], states: Sequence[Sequence[TaskState]]
+) -> str:
+    """Return the one command that goes on with more memory; empty if none was lacking."""
+    if (needed := to_ask_for(listed, states)) is None:
+        return ""
+    told, amount = needed
+    words = ("--memory", told) if told else ()
+    resume = training(paths, "resume", *words)
+    return resume if told else f"{resume} asks for {amount}"
+
+
 def shortage(
     paths: SweepPaths, listed: Sequence[Submission], states: Sequence[Sequence[TaskState]]
 ) -> str:
-    """Say that the last submission's tasks were killed for memory, and what to do; else nothing.
-
-    `sized` asks for more by itself once; after that, the message names an amount.
-    """
+    """Say that the last submission's tasks were killed for memory, and what to do; else nothing."""
     n = 0
     for tasks in reversed(states):
         if not (died := sum(task.state == "out_of_memory" for task in tasks)):
@@ -168,22 +200,31 @@ def shortage(
         n += died
     if not n:
         return ""
-    last, profile = listed[-1], own_profile(listed[-1].intent)
     told = f"{n:,} {'task was' if n == 1 else 'tasks were'} killed for memory"
-    short = killed(last, states[-1])
-    had = {name: last.intent.memory.get(name, 0.0) for name in short}
-    usual = listed[0].intent.memory
-    if profile is not None:
-        of_profile = {"cpu": profile.cpu, "gpu": profile.gpu}
-        usual = {name: asked(given) for name, given in of_profile.items() if given is not None}
-    if any(had[name] and had[name] <= usual.get(name, had[name]) for name in short):
-        resume = training(paths, "resume")
-        return f"{told}: {resume} asks for more, once; after that, add --memory SIZE"
-    most = max(had.values(), default=0.0)
-    if not most:
-        return f"{told}: {training(paths, 'resume', '--memory', 'SIZE')}"
-    resume = training(paths, "resume", "--memory", more_than(most))
-    return f"{told}; {in_words(most)} was not enough: {resume}"
+    needed = to_ask_for(listed, states)
+    if needed is not None and needed[0] and needed[1]:
+        had = listed[-1].intent.memory
+        most = max(had.get(name, 0.0) for name in killed(listed[-1], states[-1]))
+        told += f"; {in_words(most)} was not enough"
+    more = with_more(paths, listed, states)
+    return f"{told}: {more}" if more else told
+
+
+def lacking(
+    paths: SweepPaths,
+    listed: Sequence[Submission],
+    states: Sequence[Sequence[TaskState]],
+    current: Sequence[TaskState],
+) -> Iterator[str]:
+    """Say which tasks, and which runs of current tasks, were killed for memory; what to do once."""
+    if told := shortage(paths, listed, states):
+        yield told
+    if n := sum(task.last.set_aside for task in current if task.last.killed):
+        more = "" if told else with_more(paths, listed, states)
+        yield (
+            f"{n:,} {'run was' if n == 1 else 'runs were'} killed with their process, "
+            f"probably for lack of memory{': ' * bool(more)}{more}"
+        )
 
 
 def more_than(n_bytes: float) -> str:
@@ -231,7 +272,8 @@ def sized(
         if name in short:
             more = min(_MORE * had, there or math.inf)
             if raised or more <= had:  # or the site decides, or the task had all of its node
-                so = "ask for more: --memory SIZE"
+                fits = had and not 0 < there < _MORE * had
+                so = f"ask for more: --memory {more_than(had) if fits else 'SIZE'}"
             else:
                 wanted, so = more, f"these ask for {in_words(more)}"
             limit = f" with {in_words(had)}" if had else ""

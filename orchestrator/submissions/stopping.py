@@ -9,7 +9,8 @@ no other submission from being stopped; it is reported afterwards.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from manyseed.analysis.counts import counted
 from manyseed.orchestrator.disk.placing import place
@@ -19,6 +20,7 @@ from manyseed.orchestrator.submissions.submission import SILENT, Submission, Tas
 from manyseed.orchestrator.tasks.intent import LOCAL, NOW, PAUSED, STOPPED, skip_cells, stop_request
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.slurm import commands
+from manyseed.slurm.commands import compact_ids
 
 _Act = Callable[[Scheduler, Iterable[str]], None]
 
@@ -126,8 +128,11 @@ def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[i
     running = waiting = 0
     untold: list[str] = []
     # a task that starts from now on finds the file; one that started before shows as running
-    found, silent_since = _alive(alive, fresh=True)
+    found, silent_since = _alive(alive)
     silent += silent_since
+    running += sum(
+        task.state == "running" for tasks in tasks_of(silent, ask=False) for task in tasks
+    )
     for submission, tasks in found:
         jobs = [task.job_id for task in _waiting(tasks)]
         running += sum(task.is_alive for task in tasks) - len(jobs)
@@ -165,16 +170,19 @@ def _waiting(tasks: Iterable[TaskState]) -> list[TaskState]:
 
 
 def _alive(
-    submissions: Sequence[Submission], *, fresh: bool = False
+    submissions: Sequence[Submission],
 ) -> tuple[list[tuple[Submission, list[TaskState]]], list[Submission]]:
-    """Return those with tasks that are not over; apart, those whose cluster does not answer."""
+    """Return those with tasks that are not over; apart, those whose cluster does not answer.
+
+    Jobs that are not listed are looked up: they would start or go on without having been stopped.
+    """
     silent: list[Scheduler] = []
 
     def note(scheduler: Scheduler) -> bool:
         silent.append(scheduler)
         return True
 
-    states = tasks_of(submissions, fresh=fresh, dispensable=note)
+    states = tasks_of(submissions, fresh=True, dispensable=note)
     away = [s for s in submissions if s.cluster != LOCAL and s.scheduler in silent]
     found = [(s, tasks) for s, tasks in zip(submissions, states, strict=True) if s not in away]
     unseen = zip(away, tasks_of(away, ask=False), strict=True)
@@ -182,6 +190,25 @@ def _alive(
         [(s, tasks) for s, tasks in found if any(task.is_alive for task in tasks)],
         [s for s, tasks in unseen if any(task.is_alive for task in tasks)],
     )
+
+
+def held(
+    listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]], resume: str
+) -> Iterator[str]:
+    """Say which tasks are held, by a pause or by others, and what lets them go on."""
+    found: dict[bool, list[TaskState]] = {True: [], False: []}
+    for submission, states in zip(listed, tasks, strict=True):
+        found[submission.is_paused] += [task for task in states if task.state == "held"]
+    if paused := found[True]:
+        yield f"{_were(len(paused))} held: {resume} releases paused tasks"
+    if others := found[False]:
+        ((why, _),) = Counter(task.note for task in others).most_common(1)
+        jobs = " ".join(compact_ids(task.job_id for task in others))
+        yield f"{_were(len(others))} held ({why}) and will not start: scontrol release '{jobs}'"
+
+
+def _were(n: int) -> str:
+    return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"
 
 
 _POLL_SECONDS = 0.25

@@ -370,7 +370,7 @@ class _View:
         if not job_state.is_alive and (ended := self._ended(number)):
             return TaskState(number, ended[-1].state, ended, job_id, ended[-1].node)
         state = _WORDS.get(job_state.state, job_state.state)
-        if job_state.state == "pending" and "Held" in job_state.reason:
+        if job_state.is_held:
             state = "held"
         if job_state.state == "gone" and (self._is_elsewhere or self._writes(number)):
             return self._elsewhere(number, state)

@@ -49,6 +49,8 @@ def test_training_is_watched_or_goes_on(paths: Any) -> None:
     assert verbs(paths, some, "held") == ["Continue with: resume"]
     assert verbs(paths, some) == ["Continue with: resume"]  # what was submitted is tidied away
     assert verbs(paths, {"done": 0, "copy": 0, "missing": 5}) == ["Next: submit"]
+    (step,) = next_steps(paths, DONE | some, ["out_of_memory"], NO_CELLS, memory="2G")
+    assert step[1][:4] == ("resume", paths.directory, "--memory", "2G")
     failed = some | {"failed": 2}
     assert verbs(paths, failed, "running") == ["Tracebacks: logs", "Watch: status"]
     assert verbs(paths, failed, "finished") == ["Tracebacks: logs", "Continue with: resume"]

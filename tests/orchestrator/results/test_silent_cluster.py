@@ -80,6 +80,13 @@ def test_a_task_runs_only_while_it_writes(
     assert told(sweep)[0] == {"finished": 1, "out_of_memory": 1}
 
 
+def test_what_is_asked_to_stop_is_counted_as_status_does(sweep: Sweep) -> None:
+    code, printed = inside("cancel", sweep.directory)
+    told = "1 task asked to stop, 0 waiting tasks cancelled"
+    assert (code, told in printed) == (4, True), printed
+    assert sweep.status()["stopping"] == 1
+
+
 def test_what_trains_is_told_by_the_runs_of_the_sweep(sweep: Sweep) -> None:
     """An attempt that has begun has finished none, whatever earlier ones did."""
     state = sweep.status() | {"workers": 4, "runs_per_hour": 0.0, "seconds_left": 60.0}

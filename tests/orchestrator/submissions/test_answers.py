@@ -13,7 +13,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
-from manyseed.slurm import ClusterError, commands, local
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands, local
 from tests.orchestrator.conftest import command, write
 from tests.orchestrator.submissions.test_cluster import WINE
 
@@ -29,9 +29,15 @@ class Lab:
         self.states: dict[str, str] = {}
         self.refuses: dict[str, str] = {}
         self.cancelled: list[str] = []
+        self.updated: list[list[str]] = []
+        self.is_silent = False
+        self.forgotten = "RUNNING"  # the state of jobs that squeue does not list
+        self.reason = "None"
 
     def run(self, words: list[str]) -> str:
         kind = "show job" if "job" in words else words[0]
+        if self.is_silent:
+            raise ClusterUnavailable("the cluster does not answer: Unable to contact slurm")
         if kind in self.refuses:
             raise ClusterError(self.refuses[kind])
         if kind == "sbatch":
@@ -43,13 +49,16 @@ class Lab:
             return f"Submitted batch job {len(self.arrays)}\n"
         if kind == "squeue":
             rows = ((*job.split("_"), state) for job, state in self.states.items())
-            return "".join(f"{a}|{n}|{s}|None|n1|N/A|{self._name(a)}\n" for a, n, s in rows)
+            why = self.reason
+            return "".join(f"{a}|{n}|{s}|{why}|n1|N/A|{self._name(a)}\n" for a, n, s in rows)
         if kind == "show job":
             a = words[-1]
             shown = f"ArrayJobId={a} ArrayTaskId=0-{RUNS - 1} JobName={self._name(a)}"
-            return f"JobId=99 {shown} JobState=RUNNING Reason=None NodeList=n1\n"
+            return f"JobId=99 {shown} JobState={self.forgotten} Reason=None NodeList=n1\n"
         if kind == "scancel":
             self.cancelled += words[1:]
+        if words[:2] == ["scontrol", "update"]:
+            self.updated.append(words[2:])
         if kind == "sinfo":
             return "cpu*|up|infinite|infinite|1|1|4000|(null)\n"
         return CONFIG if kind == "scontrol" else ""
@@ -113,6 +122,93 @@ def test_nothing_is_submitted_again_unless_the_controller_has_forgotten_it(
     resumed = command("resume", sweep.directory)
     assert resumed.returncode == 0, resumed.output
     assert [n for _, n in lab.arrays] == [RUNS, RUNS]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
+def test_what_squeue_does_not_list_is_throttled_and_cancelled(
+    lab: Lab, sweep: Sweep, state: str
+) -> None:
+    """It would go on, or start later, after a command that found nothing."""
+    lab.forgotten = state
+    done = command("cancel", sweep.directory, "--throttle", 2)
+    assert "From now on 2 tasks at once (in 1 array)." in done.stdout, done.output
+    assert lab.updated == [["ArrayTaskThrottle=2", "JobId=1"]]
+    done = command("cancel", sweep.directory)
+    n_asked, n_cancelled = (RUNS, 0) if state == "RUNNING" else (0, RUNS)
+    assert f"{n_asked} tasks asked to stop after the fits in flight" in done.stdout, done.output
+    assert f"{n_cancelled} waiting tasks cancelled" in done.stdout
+    assert lab.cancelled == ([] if state == "RUNNING" else [f"1_[0-{RUNS - 1}]"])
+
+
+def test_what_waits_to_be_released_is_named_with_the_way(lab: Lab, sweep: Sweep) -> None:
+    lab.states = {f"1_{n}": "PENDING" for n in range(RUNS)}
+    lab.reason = "launch_failed_requeued_held"
+    shown = command("status", sweep.directory)
+    assert f"Tasks: {RUNS} held (1_[0-{RUNS - 1}])" in shown.stdout, shown.output
+    told = f"{RUNS} tasks were held ({lab.reason}) and will not start: scontrol release '1_[0-3]'"
+    assert told in " ".join(shown.stderr.split())
+    lab.reason = "JobHeldUser"
+    assert command("cancel", sweep.directory, "--pause").returncode == 0
+    shown = command("status", sweep.directory)
+    assert "releases paused tasks" in " ".join(shown.stderr.split()), shown.output
+    assert "will not start" not in shown.stderr
+
+
+def test_a_cluster_that_is_silent_is_not_throttled(lab: Lab, sweep: Sweep) -> None:
+    lab.is_silent = True
+    done = command("cancel", sweep.directory, "--throttle", 2)
+    assert (done.returncode, lab.updated) == (4, [])
+    assert "lab: the cluster does not answer" in done.stderr
+    assert "nothing was changed; repeat this when it answers" in done.stderr
+
+
+TUNED = f'{WINE}hparams = ["tuned"]\n[tune]\ndraws = 2\n'
+
+
+def test_a_search_that_is_a_job_is_known_on_a_cluster_that_does_not_tell_of_it(
+    lab: Lab, tmp_path: Path
+) -> None:
+    file, directory = write(tmp_path / "tuned.toml", TUNED), tmp_path / "tuned"
+    profile = tmp_path / "lab.toml"
+    run = command("run", file, "--out", directory, "--cluster", profile, "--detach")
+    assert run.returncode == 0, run.output
+
+    def searches() -> int:
+        return sum("-search-" in name for name, _ in lab.arrays)
+
+    assert ("-search-" in lab.arrays[0][0], searches()) == (True, 1)
+    resumed = command("resume", directory)
+    assert resumed.returncode in (0, 3), resumed.output
+    assert searches() == 1, "squeue lists nothing, but the controller knows the job"
+    lab.is_silent = True
+    shown = command("status", directory)
+    assert (shown.returncode, "Search: job 1_0 unknown" in shown.stdout) == (3, True), shown.output
+    resumed = command("resume", directory)
+    assert (resumed.returncode, searches()) == (4, 1), resumed.output
+    done = command("cancel", directory)
+    assert done.returncode == 4
+    assert "asked to stop" in done.stderr, "what was done is told as well"
+    told = "the search for hparams, job 1_0 on lab, was not cancelled: repeat this when it answers"
+    assert told in " ".join(done.stderr.split())
+    lab.is_silent = False
+    done = command("cancel", directory)
+    assert (done.returncode, "1_[0]" in lab.cancelled) == (0, True), done.output
+
+
+@pytest.mark.parametrize("told", ["RUNNING", "PENDING"])
+def test_some_cells_are_left_out_and_the_way_back_is_named(
+    lab: Lab, sweep: Sweep, told: str
+) -> None:
+    lab.states = {f"1_{n}": told for n in range(RUNS)}
+    done = command("cancel", sweep.directory, "--only", "classifier = 'lr-sgd'")
+    assert done.returncode == 0, done.output
+    said = " ".join(done.stdout.split())
+    cancelled = "" if told == "RUNNING" else "; 4 waiting tasks cancelled"
+    assert f"Tasks train none of the 4 missing runs of 1 cell{cancelled}." in said
+    (again,) = re.findall(r"Train them after all: manyseed (.*)", done.stdout)
+    lab.states = {f"1_{n}": "CANCELLED" for n in range(RUNS)} if cancelled else lab.states
+    resumed = command(*again.split())
+    assert (resumed.returncode, [n for _, n in lab.arrays]) == (0, [RUNS, RUNS]), resumed.output
 
 
 def test_a_word_that_slurm_invents_is_said_once_and_plainly(lab: Lab, sweep: Sweep) -> None:

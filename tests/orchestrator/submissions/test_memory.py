@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.progress import status as progress
 from manyseed.orchestrator.submissions.memory import (
     Usage,
     asked,
@@ -96,7 +97,7 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     assert ask(tmp_path, one, [first, second], short=False) == ("2048M", [])
     memory, said = ask(tmp_path, one, [first, second], short=True)
     assert memory == "2048M"
-    assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory SIZE."]
+    assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory 4G."]
     # a profile that asks for as much or more is what counts
     assert ask(tmp_path, 'mem = "4G"', [first, second], short=False) == ("4G", [])
 
@@ -209,13 +210,36 @@ def test_what_was_killed_twice_needs_an_amount(
     assert told(1, fine) == told(2, over, fine) == ""
     once = told(1, over)
     assert once.startswith("1 task was killed for memory: manyseed resume ")
-    assert "asks for more, once; after that" in once
+    assert once.endswith(" asks for 1G"), "which it does by itself"
     twice = told(2, over, over)
     assert twice.startswith("2 tasks were killed for memory; 1G was not enough: manyseed resume ")
     assert twice.endswith(" --memory 2G")
     assert told(2, fine, over).startswith("1 task was killed for memory; 1G was not enough: ")
     listed = [submission(tmp_path, 3, 0.0)]  # the site decides
     assert told(1, over).endswith(" --memory SIZE")
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_after_a_lack_of_memory_one_command_is_named(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    """Of a whole task that was killed, or of processes that were, and took their runs along."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    sweep = Sweep.plan(quick.paths.sweep_file, tmp_path / "planned")
+    listed = [submission(tmp_path, n, n * 512 * M, 600 * M) for n in (1, 2)]
+    over = [TaskState(0, "out_of_memory")]
+    if not is_whole:
+        lost = [replace(one, set_aside=3, killed=2) for one in listed[0].attempts()]
+        over = [TaskState(0, "finished", attempts=tuple(lost))]
+    for n, more in {1: " asks for 1G", 2: " --memory 2G"}.items():
+        monkeypatch.setattr(progress, "submissions", lambda _, n=n: listed[:n])
+        monkeypatch.setattr(progress, "tasks_of", lambda *_, n=n, **__: [over] * n)
+        state = sweep.status()
+        (step,) = state["next"]
+        (problem,) = state["problems"]
+        assert problem.endswith(more)
+        asked = problem.partition(": ")[2].removesuffix(" asks for 1G")
+        assert asked == step["command"], "no other command than the next one"
 
 
 def test_a_damaged_report_is_named(quick: Sweep, tmp_path: Path) -> None:

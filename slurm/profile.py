@@ -111,6 +111,8 @@ _SECRET = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CLASSES = ("cpu", "gpu")
+_TABLES = ("[cpu]", "[gpu]", "extra")
+_ABOVE = ("scheduler", *_COMMON_KEYS)
 _COUNT = "0*[1-9][0-9]{0,8}"
 _TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 
@@ -439,10 +441,21 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
 
 def _check_keys(prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
     extra = _checked(f"{prefix}extra", table.get("extra", {}), dict)
-    for key, value in [*table.items(), *extra.items()]:
-        if key in _RESERVED:
-            raise Refused(f"{prefix}{key}", value, f"cannot be set: {_RESERVED[key]}")
+    for place, given in (("", table), ("extra.", extra)):
+        for key, value in given.items():
+            if key in _RESERVED:
+                raise Refused(f"{prefix}{place}{key}", value, f"cannot be set: {_RESERVED[key]}")
+    for key in extra:
+        if key in KEYS and key != "container":  # sbatch has one, too
+            raise Refused(f"{prefix}extra.{key}", extra[key], "stands beside extra, not in it")
     for key in table:
+        if isinstance(table[key], dict) and key not in (*_CLASSES, "extra"):
+            near = [name for name in (*_CLASSES, "extra") if key.lower().startswith(name)]
+            question = f"; did you mean [{near[0]}]?" if near else ""
+            reason = f"is no table of a profile{question}"
+            raise Refused(f"{prefix}{key}", None, reason, allowed=() if near else _TABLES)
+        if prefix and key in _ABOVE:
+            raise Refused(f"{prefix}{key}", table[key], "stands above the tables")
         if key not in valid and key in OPTIONS:
             reason = "is an option of sbatch: write your scheduler's own into submit"
             raise Refused(f"{prefix}{key}", table[key], reason)

@@ -402,7 +402,7 @@ def _sentences(change: Change) -> Iterator[str]:
     for longest in summary["by_group"]:
         if longest["longest_seconds"] == summary["longest_fit_seconds"]:
             yield (
-                f"Training: about {' and '.join(times)}; the longest fit "
+                f"Training: about {' and '.join(times)} on an idle machine; the longest fit "
                 f"{duration(longest['longest_seconds'])} "
                 f"({longest['classifier']} on {longest['dataset']})."
             )
@@ -539,7 +539,7 @@ def init(
         manyseed init --datasets
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.template import sweep_file
+    from manyseed.orchestrator.grids.template import sweep_file, to_train
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)
@@ -557,8 +557,9 @@ def init(
         return
     named_after = None if out is None else out.stem
     out = out or Path("sweep.toml")
+    submits = _lacks_profile()
     with console.status("reading the data, and timing a fit"):
-        text, told = sweep_file(data, model, target, named_after, out)
+        text, told = sweep_file(data, model, target, named_after, out, submits=submits)
     if out.exists():
         raise UserError("exists already", file=out, remedy="name another file with --out")
     with unavailable("write", out):
@@ -567,11 +568,8 @@ def init(
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
     say_next("Look", "plan", out, "--dry-run")
-    if _lacks_profile():
-        say_next("Train on this machine", "run", out, "--cluster", "local")
-        say_next("Or, on its cluster, first", "cluster", "init")
-    else:
-        say_next("Train", "run", out)
+    for what, words, _ in to_train(out, submits=submits):
+        say_next(what, *words)
 
 
 @takes("drop", "where", "dry_run")

@@ -84,12 +84,27 @@ class _Data:
         return _plain((Path(place).absolute() if is_file else Path(place)).stem) or "data"
 
 
+def to_train(file: Path, *, submits: bool) -> Iterator[tuple[str, tuple[object, ...], str]]:
+    """Yield the commands that train a sweep file: what for, their words, and what they do.
+
+    `submits`: whether this machine submits jobs, while no profile says what they request.
+    """
+    run = ("run", file)
+    if not submits:
+        yield "Train", run, "trains, analyses and reports"
+        return
+    yield "Train on this machine", (*run, "--cluster", "local"), "trains on this machine"
+    yield "Or, on its cluster, first", ("cluster", "init"), "first, to train on its cluster"
+
+
 def sweep_file(
     data: str,
     model: str | None = None,
     target: str | None = None,
     name: str | None = None,
     file: Path = Path("sweep.toml"),
+    *,
+    submits: bool = False,
 ) -> tuple[str, list[str]]:
     """Return the text of a sweep file, and sentences on what its reader should check.
 
@@ -97,7 +112,7 @@ def sweep_file(
     `model`: a classifier, ``"module:name"`` in the working folder or installed, a script, or a
     Python file that defines a model. `target`: the column of classes, if it is not the one that
     looks like it. `name`: what to name the sweep after, by default the data. `file`: what the
-    file will be called.
+    file will be called. `submits`: as in `to_train`.
     """
     if Path(data).suffix in PROGRAMS and Path(data).is_file():
         remedy = f"data come first: {command('init', model or 'DATA', data)}"
@@ -114,9 +129,8 @@ def sweep_file(
     asked = [f"  {question}" for question in questions]
     told = ["Please check:", *asked] if asked else []
     told += [first.told] if first.told else []
-    yielded = _lines(
-        described, first, table, _free(_plain(name or described.name) or "sweep"), file
-    )
+    called = _free(_plain(name or described.name) or "sweep")
+    yielded = _lines(described, first, table, called, file, submits=submits)
     lines = [_printable(line) if line.startswith("#") else line for line in yielded]
     return "".join(f"{line}\n" for line in lines), told
 
@@ -370,11 +384,18 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _lines(
-    data: _Data, first: FirstRun, table: Mapping[str, Any], name: str, file: Path
+    data: _Data,
+    first: FirstRun,
+    table: Mapping[str, Any],
+    name: str,
+    file: Path,
+    *,
+    submits: bool,
 ) -> Iterator[str]:
     info = data.info
     yield f"# {command('plan', file, '--dry-run')}   shows what it asks for and what that costs"
-    yield f"# {command('run', file)}   trains, analyses and reports"
+    for _, words, does in to_train(file, submits=submits):
+        yield f"# {command(*words)}   {does}"
     yield _line("name", name)
     yield _line("seed", 1, "of all random streams: another seed makes another sweep")
     remark = "test sets: there is only one" if info.n_test_sets == 1 else "test sets"

@@ -26,6 +26,7 @@ from manyseed.orchestrator.errors import (
     UserError,
     nearest,
     require_one_of,
+    toml_value,
 )
 from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, is_flag
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, PredictionFile
@@ -147,6 +148,9 @@ OPTIONS: Mapping[str, type] = {
 }
 """Keys of a map, which are options of imports, with their types."""
 
+_OF_COLUMNS = ("prediction", "confidence", "run", "repeat", "row_id", *ATTRIBUTES)
+"""Our names of columns that are no such keys."""
+
 
 def read_map(file: Path) -> dict[str, Any]:
     """Read a map; its files are relative to it."""
@@ -161,7 +165,11 @@ def read_map(file: Path) -> dict[str, Any]:
         raise UserError(f"is not a TOML file: {error}", file=file) from None
     for key, value in table.items():
         if key not in OPTIONS:
-            raise UserError("unknown key", file=file, key=key, remedy=nearest(key, [*OPTIONS]))
+            remedy = nearest(key, [*OPTIONS])
+            if key in _OF_COLUMNS and isinstance(value, str):
+                table_of = toml_value({key: value})
+                remedy = f"names of columns stand in one table: columns = {table_of}"
+            raise UserError("unknown key", file=file, key=key, remedy=remedy)
         is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
         if type(value) is not OPTIONS[key] or value == "" or not is_names:
             kinds = {

@@ -77,7 +77,16 @@ def test_times_are_slurms(text: str | int, expected: int) -> None:
         ('time = "1:00:00"\npartitoin = "x"', "partitoin", "partition"),
         ('time = "1:00:00"\n[gpu]\ngress = "x"', "gpu.gress", "gres"),
         ('time = "1:00:00"\narray = "0-3"', "array", "cannot be set"),
-        ('time = "1:00:00"\nextra = { signal = "x" }', "signal", "cannot be set"),
+        ('time = "1:00:00"\nextra = { signal = "x" }', "extra.signal", "cannot be set"),
+        ('time = "60"\n[cpu]\nextra = { signal = "x" }', "cpu.extra.signal", "cannot be set"),
+        ('time = "60"\nextra = { modules = "x" }', "extra.modules", "stands beside extra"),
+        *(
+            (f'time = "60"\n[{name}]\nmem = "1G"', name, rf"did you mean \[{name.lower()[:3]}\]")
+            for name in ("cpus", "gpus", "CPU", "gpu-nodes")
+        ),
+        ('time = "60"\n[slurm]\nmem = "1G"', "slurm", r"is no table .*\[cpu\], \[gpu\], extra"),
+        ('time = "60"\n[cpu.extras]\nx = 1', "cpu.extras", r"did you mean \[extra\]"),
+        ('time = "60"\n[cpu]\nslurm-conf = "/x"', "cpu.slurm-conf", "stands above the tables"),
         ('partition = "x"', "cpu.time", "is missing"),
         ('time = "soon"', "cpu.time", "a time such as"),
         ('time = "0"', "cpu.time", "a minute or more"),

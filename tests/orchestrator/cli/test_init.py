@@ -247,6 +247,9 @@ def test_who_has_no_profile_on_a_machine_that_submits_is_told_to_make_one(
         here_at_once = f"Train on this machine: manyseed run {submits}.toml --cluster local"
         there = [here_at_once, "Or, on its cluster, first: manyseed cluster init"]
         assert following == (there if submits else [f"Train: manyseed run {submits}.toml"])
+        first = Path(f"{submits}.toml").read_text().partition("\nname")[0].splitlines()
+        comments = [line.removeprefix("# ").partition("   ")[0] for line in first]
+        assert comments == [line.partition(": ")[2] for line in [look, *following]]
 
 
 def test_data_that_cannot_be_read_are_told_before_a_file_that_is_there(here: Path) -> None:

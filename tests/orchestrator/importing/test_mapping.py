@@ -144,6 +144,8 @@ def test_maps_with_mistakes(tmp_path: Path) -> None:
     for text, said in {
         "name = 3": "must be text in quotes",
         "colums = {}": "did you mean",
+        "columns = { turth = 'x' }": 'did you mean "truth"?',
+        "row_id = 'id'": 'names of columns stand in one table: columns = { row_id = "id" }',
         "columns = { truth = 1 }": "must be a table of texts",
         "probabilities = 'yes'": "must be true or false",
         "name = ": "is not a TOML file",

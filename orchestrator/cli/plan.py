@@ -236,13 +236,14 @@ def _fitted(
     from manyseed.jobs.classifiers.features import counting
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.plans.planning import plan_change
-    from manyseed.orchestrator.submissions.forecast import ELAPSED, fit_budget
+    from manyseed.orchestrator.submissions.forecast import ELAPSED, ERRORS, fit_budget
 
     def price(further: Sequence[str]) -> dict[str, Any]:
         change = plan_change(sweep_file, directory, [*settings, *further])
+        summary = change.summary() | {ERRORS: change.standard_errors}
         if not any(limit.is_deadline for limit in limits):
-            return change.summary()
-        return change.summary() | {ELAPSED: _elapsed(change, SweepPaths(directory), profile)}
+            return summary
+        return summary | {ELAPSED: _elapsed(change, SweepPaths(directory), profile)}
 
     with ExitStack() as stack:
         if not SweepPaths(directory).is_sweep:

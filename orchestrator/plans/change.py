@@ -36,6 +36,7 @@ from manyseed.orchestrator.plans.cost import (
     measuring_seconds,
     response_hours,
     rooms,
+    standard_errors,
     store_bytes,
     store_files,
 )
@@ -159,6 +160,11 @@ class Change:
         """The plan's cells with their planned size: columns of `CELLS`, repeats, runs."""
         asked = self.expansion.cells.select("cell_id", "repeats", "runs")
         return self.after.cells.join(asked, on="cell_id", maintain_order="left")
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """The standard errors of core_hours and gpu_hours, as far as finished fits tell."""
+        return standard_errors(self.cells, self.observed)
 
     @property
     def measuring(self) -> pl.DataFrame:

@@ -37,11 +37,15 @@ GPU_SPEEDUP = 20.0  # how many cores train as fast as one GPU with many seeds at
 PILOT_SECONDS = 30.0
 """Seconds of each training process for a pilot."""
 
-PILOT_RUNS = 5
-"""Most runs of a dataset and classifier in a pilot: the first ones of a process take longer."""
+PILOT_RUNS, PILOT_PAIR_SECONDS = 5, 3.0
+"""Runs of a dataset and classifier in a pilot: so many, and of short ones as many as take so many
+seconds. They vary more, and the first ones of a process take longer."""
 
-OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
-"""Columns of `observed_seconds`: how many fits of a cell finished, and their total seconds."""
+OBSERVED = pl.Schema(
+    {"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64(), "squares": pl.Float64()}
+)
+"""Columns of `observed_seconds`: how many fits of a cell finished, the sum of their seconds, and
+that of their squares."""
 
 MEASURING = pl.Schema({"cell": pl.UInt32(), "measuring": pl.Float64()})
 """Columns of `planned_seconds`: how many seconds measuring the response curves of a
@@ -94,8 +98,10 @@ def pilot(plan: Plan, rows: pl.DataFrame, costs: pl.DataFrame, most: float) -> p
         .sort("place")
         .with_columns(nth=pl.int_range(pl.len()).over("cell"))
         .sort("nth", "place")
-        .with_columns(turn=pl.int_range(pl.len()).over(_PAIR))
-        .filter(pl.col("turn") < PILOT_RUNS)
+        .with_columns(
+            turn=pl.int_range(pl.len()).over(_PAIR), spent=pl.col("seconds").cum_sum().over(_PAIR)
+        )
+        .filter((pl.col("turn") < PILOT_RUNS) | (pl.col("spent") <= PILOT_PAIR_SECONDS))
         .sort("turn", "seconds", "place")
     )
     is_within = (pl.col("seconds").cum_sum() <= most) | (pl.int_range(pl.len()) == 0)
@@ -236,7 +242,30 @@ def observed_seconds(paths: SweepPaths, plan: Plan, groups: Groups) -> pl.DataFr
         cell = read_array(group, "cell")[trained].astype(np.uint32)
         frames.append(pl.DataFrame({"cell": cell, "observed": took[trained]}))
     known = pl.concat(frames).filter(pl.col("cell") < len(plan.all_cells))
-    return known.group_by("cell").agg(pl.len().alias("n"), pl.col("observed").sum())
+    return known.group_by("cell").agg(
+        pl.len().alias("n"), pl.col("observed").sum(), squares=pl.col("observed").pow(2).sum()
+    )
+
+
+def standard_errors(cells: pl.DataFrame, observed: pl.DataFrame) -> dict[str, float]:
+    """Return the standard errors of the core_hours and gpu_hours that observed fits predict.
+
+    `cells`: a plan's cells with repeats and runs. `observed`: as returned by `observed_seconds`. A
+    ratio of sums corrects each dataset and classifier (`_priced`), as do its residuals here; where
+    fewer than two fits were observed, nothing is known of the error.
+    """
+    at_first = pl.col("seconds")
+    ratio = pl.col("observed").sum() / (at_first * pl.col("n")).sum()
+    ran = _priced(cells, None).join(observed, on="cell").with_columns(ratio=ratio.over(_PAIR))
+    fitted = pl.col("ratio") * at_first
+    residuals = pl.col("squares") - 2 * fitted * pl.col("observed") + pl.col("n") * fitted.pow(2)
+    n = pl.col("n").sum().cast(pl.Float64)
+    error = (residuals.sum().clip(0.0) * n / (n - 1)).sqrt() / pl.col("observed").sum()
+    of_pair = ran.group_by(_PAIR).agg(n=n, error=error).filter(pl.col("n") > 1)
+    hours = _priced(cells, observed).group_by(*_PAIR, "device").agg(hours=(at_first * FITS).sum())
+    known = hours.join(of_pair, on=_PAIR).with_columns(pl.col("hours") * pl.col("error") / 3600)
+    by_device = known.group_by("device").agg(pl.col("hours").pow(2).sum().sqrt())
+    return {f"{'core' if name == 'cpu' else name}_hours": each for name, each in by_device.rows()}
 
 
 def response_hours(

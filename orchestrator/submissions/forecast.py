@@ -282,6 +282,9 @@ def _room(resources: Resources, processes: int, there: Cluster) -> int:
 
 Summary = dict[str, Any]
 
+ERRORS = "standard_errors"
+"""In a summary for a budget: `Change.standard_errors`."""
+
 ELAPSED = "elapsed_hours"
 """The figure of a summary that a deadline limits: hours until all is trained."""
 
@@ -318,8 +321,22 @@ class Limit:
         name, scale, _ = _FIGURES[self.unit]
         return float(summary[name]) * scale
 
+    def kept_back(self, summary: Summary) -> float:
+        """Return how much of it is kept back, as fits that were measured vary: a standard error."""
+        name, scale, _ = _FIGURES[self.unit]
+        return float(summary.get(ERRORS, {}).get(name, 0.0)) * scale
+
+    def allows(self, summary: Summary) -> bool:
+        """Return whether a plan is within the limit, with what is kept back."""
+        return self.cost(summary) + self.kept_back(summary) <= self.most
+
+    @property
+    def unit_name(self) -> str:
+        """The unit in words."""
+        return _FIGURES[self.unit][2]
+
     def __str__(self) -> str:
-        return f"{self.most:,.6g} {_FIGURES[self.unit][2]}"
+        return f"{self.most:,.6g} {self.unit_name}"
 
 
 def read_budget(text: str) -> tuple[Limit, ...]:
@@ -376,6 +393,9 @@ class BudgetedDesign:
             if now < before
         ]
         yield f"Within the budget: {' and '.join(cut)}, {costs}."
+        kept = [(limit.kept_back(self.summary), limit) for limit in limits]
+        if back := " and ".join(f"{n:,.2g} {limit.unit_name}" for n, limit in kept if n):
+            yield f"Kept back: {back}, as the fits measured so far vary (a standard error)."
         fewer = math.prod(self.asked) / math.prod(self.kept)
         yield (
             f"Intervals of means over seeds are about {math.sqrt(fewer):.2g} times as wide as with "
@@ -410,7 +430,7 @@ def fit_budget(
         return BudgetedDesign(settings, asked, (repeats, runs), price(settings))
 
     def is_within(design: BudgetedDesign) -> bool:
-        return all(limit.cost(design.summary) <= limit.most for limit in limits)
+        return all(limit.allows(design.summary) for limit in limits)
 
     whole = at(*asked)
     if is_within(whole):
@@ -422,9 +442,10 @@ def fit_budget(
     if best := _largest(lambda n: at(n, least), range(1, asked[0]), is_within):
         return best
     smallest = at(1, least).summary
-    beyond = next(limit for limit in limits if limit.cost(smallest) > limit.most)
+    beyond = next(limit for limit in limits if not limit.allows(smallest))
+    costs = beyond.cost(smallest) + beyond.kept_back(smallest)
     raise UserError(
-        f"one repeat of {least} runs costs {beyond.cost(smallest):,.3g} of {beyond}",
+        f"one repeat of {least} runs costs {costs:,.3g} of {beyond}",
         key="--budget",
         remedy="leave out datasets, classifiers or levels, or allow more",
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -174,16 +176,25 @@ train_fraction = [0.3, 0.5, 0.8, 1.0]
 """
 
 
-def test_a_pilot_is_spread_over_cells_and_begins_with_what_is_cheap(tmp_path: Path) -> None:
+def test_a_pilot_is_spread_over_cells_and_begins_with_what_is_cheap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     change = plan_change(write(tmp_path / "grid.toml", GRID), tmp_path / "sweep", [])
     planned, rows = change.after, change.added
     costs = cost.seconds(planned)
     pairs = planned.cells.select("cell", "dataset", "classifier", "identical")
     enough = cost.pilot(planned, rows, costs, 1e9)
     chosen = enough.join(pairs, on="cell")
-    counts = chosen.group_by("dataset", "classifier").agg(pl.len(), pl.col("cell").n_unique())
-    assert counts["len"].to_list() == [5] * 6
+    counts = (
+        chosen.join(costs, on="cell")
+        .group_by("dataset", "classifier")
+        .agg(pl.len(), pl.col("cell").n_unique(), pl.col("seconds").sum())
+    )
     assert counts["cell"].to_list() == [4] * 6, "each cell, before one is measured again"
+    for n, _, took in counts.select("len", "cell", "seconds").rows():
+        assert n == 5 or took <= cost.PILOT_PAIR_SECONDS, "more of them only if they are short"
+    short = counts.filter(classifier="lr-sgd")["len"].to_list()
+    assert short == [32, 32], "all, as the first of a process tell little of short ones"
     assert chosen.filter("identical", pl.col("run") > 0).is_empty(), "copies are not trained"
     assert enough.join(rows, on=rows.columns, how="anti").is_empty()
     seconds = chosen.join(costs, on="cell")["seconds"]
@@ -194,9 +205,52 @@ def test_a_pilot_is_spread_over_cells_and_begins_with_what_is_cheap(tmp_path: Pa
         assert some.equals(enough.head(len(some)))
     first = enough.head(6).join(pairs, on="cell")
     assert len(first.unique(["dataset", "classifier"])) == 6, "all take turns"
+    monkeypatch.setattr(cost, "PILOT_PAIR_SECONDS", 0.0)
+    five = cost.pilot(planned, rows, costs, 1e9).join(pairs, on="cell")
+    assert five.group_by("dataset", "classifier").len()["len"].to_list() == [5] * 6
 
 
-def test_a_pilot_is_trained_and_corrects_the_estimate(tmp_path: Path) -> None:
+def test_what_measured_fits_leave_open_is_kept_back(tmp_path: Path) -> None:
+    """The budget is for what they will take; by a ratio of sums, as it is estimated."""
+    change = plan_change(write(tmp_path / "grid.toml", GRID), tmp_path / "sweep", [])
+    random = np.random.default_rng(0)
+    assert change.standard_errors == {}
+    pairs = change.cells.select("cell", "dataset", "classifier", "core_seconds", "repeats", "runs")
+    pair = pairs.filter(dataset="sklearn:wine", classifier="mlp")
+    taken = [(c, s * t) for c, _, _, s, _, _ in pair.rows() for t in random.uniform(0.5, 3, 5)]
+    took = pl.DataFrame(taken, schema=["cell", "t"], orient="row").with_columns(
+        pl.col("cell").cast(pl.UInt32)
+    )
+    sums = {"observed": pl.col("t").sum(), "squares": pl.col("t").pow(2).sum()}
+    observed = took.group_by("cell").agg(n=pl.len(), **sums)
+    errors = replace(change, observed=observed).standard_errors
+    expected = took.join(pair, on="cell")["core_seconds"].to_numpy()
+    seconds = took["t"].to_numpy()
+    ratio = seconds.sum() / expected.sum()
+    spread = (seconds - ratio * expected).std(ddof=1) * math.sqrt(len(seconds)) / seconds.sum()
+    fits = (pair["core_seconds"] * pair["repeats"] * pair["runs"]).sum()
+    assert errors == {"core_hours": pytest.approx(ratio * fits * spread / 3600)}
+    # a single fit tells nothing of it, nor do equal ones
+    one = observed.head(1).with_columns(n=pl.lit(1, pl.UInt32))
+    assert replace(change, observed=one).standard_errors == {}
+
+
+def test_a_budget_holds_with_what_is_kept_back() -> None:
+    (limit,) = forecast.read_budget("10coreh")
+    summary = {"core_hours": 9.0, forecast.ERRORS: {"core_hours": 0.9}}
+    assert limit.allows(summary)
+    assert not limit.allows({"core_hours": 9.0, forecast.ERRORS: {"core_hours": 1.1}})
+    design = forecast.BudgetedDesign(("runs=3",), (1, 9), (1, 3), summary)
+    told = [*design.sentences([limit])]
+    assert told[1].startswith("Kept back: 0.9 core hours, as the fits measured so far vary")
+    (files,) = forecast.read_budget("10files")
+    assert files.kept_back({"store_files": 9, **summary}) == 0
+
+
+def test_a_pilot_is_trained_and_corrects_the_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost, "PILOT_PAIR_SECONDS", 0.0)  # else all are short enough
     text = GRID.replace("repeats = 2\nruns = 4", "repeats = 1\nruns = 2").replace('"xgb", ', "")
     sweep = Sweep.plan(write(tmp_path / "grid.toml", text), tmp_path / "sweep")
     done = command("submit", sweep.directory, "--workers", 1, "--calibrate")

@@ -338,7 +338,8 @@ def test_what_ran_corrects_its_own_pair_and_the_classifier_elsewhere(change):
     )["cell"][0]
     [expected] = cost.seconds(change.after).filter(cell=cell)["seconds"]
     observed = pl.DataFrame(
-        {"cell": [cell], "n": [4], "observed": [4 * 3 * expected]}, schema=NOTHING.schema
+        {"cell": [cell], "n": [4], "observed": [4 * 3 * expected], "squares": [0.0]},
+        schema=NOTHING.schema,
     )
     ratio = priced(change, observed)["core_hours"] / before["core_hours"]
     by_classifier = dict(zip(before["classifier"], ratio, strict=True))

@@ -18,6 +18,7 @@ import pytest
 
 from manyseed.orchestrator.analyses import look
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.submissions.forecast import rehearse
 from manyseed.orchestrator.submissions.profiles import read
@@ -132,8 +133,9 @@ def test_after_a_pilot_what_was_cancelled_by_hand_goes_on_here(
 
 
 def test_a_measurement_in_a_job_is_part_of_the_sweep(
-    sweep: Sweep, profile: str, quick: Sweep
+    sweep: Sweep, profile: str, quick: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cost, "PILOT_PAIR_SECONDS", 0.0)  # else all runs are short enough
     done = command("calibrate", sweep.directory, "--cluster", profile)
     assert done.returncode == 0, done.output
     assert "calibrate is now: manyseed submit DIR --calibrate" in done.output

@@ -197,7 +197,8 @@ def reply(groups: Sequence[VarianceSplit]) -> Reply:
         for group in groups
     ]
     if not groups:
-        nothing = "No cell has a repeat with two or more runs, so its variance is unknown."
+        models = "runs that are more than one model"
+        nothing = f"No cell has a repeat with two or more {models}, so its variance is unknown."
         answers = [Answer(nothing)]
     rows = (row for group in groups for row in group.rows if row["over"] == TEST_SETS)
     few = too_few(min((row["n_repeats"] for row in rows), default=0))

@@ -235,7 +235,7 @@ def of_dataset(
         )
     else:
         name_of = wrapped(dataset, max(int(beside / LETTER), 1))
-        figure.text(0.06 / wide(WIDTH), 1 - (above - 0.08) / tall, name_of, va="bottom", fontsize=8)
+        figure.text(0.06 / wide(WIDTH), 1 - (above - 0.15) / tall, name_of, va="bottom", fontsize=8)
     varied = SEPARATOR.join(differing(tables.cells)).replace("_", " ")
     sentences = [f"Rows: {varied}." if varied else "", *(one.words for one in shown)]
     sentences += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]

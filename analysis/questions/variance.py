@@ -65,7 +65,7 @@ from manyseed.analysis.questions.intervals import (
     t_quantile,
 )
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
-from manyseed.analysis.tables.rows import Tables, cells_once
+from manyseed.analysis.tables.rows import IS_ONE_MODEL, Tables, cells_once
 from manyseed.analysis.tables.schema import records
 
 OWN, ALONE, ADDED, TOGETHER, INTERACTION, ALL, TEST_SET = (
@@ -376,13 +376,10 @@ def _of_one_model(cells: pl.DataFrame) -> Iterator[Answer]:
     """Say in which cells all runs on a test set are one model, so that no spread is seen."""
     if cells.is_empty():
         return
-    is_still = (pl.col("n_identical_repeats") == pl.col("n_repeats")) & (
-        pl.col("n_runs") > pl.col("n_distinct")
-    )
     still = (
         cells_once(cells)
         .group_by("classifier", maintain_order=True)
-        .agg(still=is_still.sum(), cells=pl.len())
+        .agg(still=IS_ONE_MODEL.sum(), cells=pl.len())
         .filter(pl.col("still") > 0)
     )
     if still.is_empty():

@@ -64,7 +64,8 @@ PLAIN: Mapping[str, str] = {
     r"is unknown\)|No cell has a repeat with|which a few runs may do by chance": (
         "`variance`: names of metrics and sources, and that nothing is seen to differ."
     ),
-    r"One model per test set|all runs on a test set are one model|that are more than one model": (
+    r"One model per test set|all runs on a test set are one model|that are more than one model|"
+    r"no seed reaches the fit|whatever the seed": (
         "Classifiers that no seed reaches: their copies are counted, not compared."
     ),
     r"are the same model|nothing that varies reaches|more runs: up to|Another question was asked|"

@@ -236,7 +236,7 @@ def _show(
         say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     if frame.is_empty():
         say(nothing, to=errors)
-    for note in notes:
+    for note in () if piped and form in formats.IN_WORDS else notes:  # which it has
         say(note, style="yellow", to=errors)
 
 

@@ -499,3 +499,22 @@ def test_two_levels_stand_in_one_order_whatever_the_numbers_of_their_cells(
     pairs = compare._levels(turned, "classifier")
     assert {(a.cell < b.cell) for a, b in pairs} == {True, False}
     assert {(a.axes["classifier"], b.axes["classifier"]) for a, b in pairs} == {("lr-sgd", "xgb")}
+
+
+def test_the_variance_of_copies_of_one_model_is_none_by_construction(
+    sweeps: dict[str, Sweep],
+) -> None:
+    """Copies tell nothing of further runs, and equal accuracies of several models do."""
+    directory = sweeps["one"].directory
+    code, told = inside("variance", directory)
+    (row,) = re.findall(r"^  xgb +(\w+ \w+) ", told, re.MULTILINE)
+    assert (code, row) == (0, "one model")
+    assert "One model: on each test set, whatever the seed." in " ".join(told.split())
+    groups = json.loads(inside("variance", directory, "--json")[1])["groups"]
+    whole = (", train_fraction = 1.0", "perturb_continuous = none")
+    named = {one["name"]: one for one in groups if all(each in one["name"] for each in whole)}
+    of = {name.partition(",")[0]: " ".join(one["words"]["Accuracy"]) for name, one in named.items()}
+    assert set(of) == {"cancer × lr-sgd", "cancer × xgb"}
+    assert "none, as no seed reaches the fit: one model on each test set" in of["cancer × xgb"]
+    assert "may differ" not in of["cancer × xgb"]
+    assert "none seen, as nothing differs, while up to" in of["cancer × lr-sgd"]

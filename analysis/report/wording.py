@@ -402,9 +402,12 @@ def _runs(study: Study) -> Iterator[str]:
     if len(axes) == 1:
         differ = f"{counted(cells.height, 'configuration')}, which differ in "
         differ += f"{labelled(axes[0])} alone"
+    sets = f"{_ends(cells['repeats'])} repeats (test sets)"
+    if cells["repeats"].max() == 1:
+        sets = "1 repeat (test set)"
     yield (
-        f"There {'is' if cells.height == 1 else 'are'} {differ}, with {_ends(cells['repeats'])} "
-        f"repeats (test sets) of {up_to}{_ends(cells['runs'])} runs each."
+        f"There {'is' if cells.height == 1 else 'are'} {differ}, with {sets} of {up_to}"
+        f"{_ends(cells['runs'])} {'run' if cells['runs'].max() == 1 else 'runs'} each."
     )
     each = cells.group_by("classifier").agg(n=(pl.col("repeats") * pl.col("runs")).sum())
     if each.height > 1:

@@ -261,8 +261,10 @@ def _table(
         "more",
     ]
     what = _METRICS[metric].partition(" (")[0]
-    models = " One model: on each test set, whatever the seed." * any(one.one_model for one, _ in of)
-    notes = [f"{what}.{models} <: not told from 0. More: the intervals for new test sets are apart."]
+    still = any(group.one_model for group, _ in of)
+    models = " One model: on each test set, whatever the seed." * still
+    more = "More: the intervals for new test sets are apart."
+    notes = [f"{what}.{models} <: not told from 0. {more}"]
     of_sets = [row for _, rows in of for row in rows.values() if row["over"] == TEST_SETS]
     if any(row.get("seeds_low") is not None for row in of_sets):
         notes.append(

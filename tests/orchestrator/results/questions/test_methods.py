@@ -225,8 +225,9 @@ def test_nothing_is_said_of_test_sets_that_were_imported(tmp_path: Path) -> None
     rng = np.random.default_rng(1)
     of = {"labels": rng.integers(0, 2, (3, 20)), "y_true": rng.integers(0, 2, 20)}
     sweep = Sweep.from_predictions(of, tmp_path / "s", dataset="d", classifier="c")
-    told = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
-    assert "test set" not in told
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    assert "test set" not in told["Data"]
+    assert "with 1 repeat (test set) of 3 runs each." in told["Runs"]
 
 
 def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) -> None:

@@ -477,10 +477,13 @@ def reply(
     if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
         notes += ["", few]
     if n > 1:
+        known = max(sum(one.result is not None for one in comparisons), 1)
+        each = f"{100 * (1 - (1 - confidence) / known):.4g}"
         notes += [
             "",
             f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
-            f"{(1 - confidence) * n:.2g} are expected to miss.{_together(comparisons)}",
+            f"{(1 - confidence) * n:.2g} are expected to miss. For all of them together, each "
+            f"takes {each} % (Bonferroni).",
         ]
     values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
     columns, table, below = _table(shown, comparisons)
@@ -520,7 +523,7 @@ def _table(
         table.append([dataset, f"{a} - {b}", said[told(one, limits)], levels, *numbers])
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
     single = ", each by itself" if len(every) > 1 else ""
-    below = [f"{sure}: over {_over(shown)}{single}.{_together(every, in_short=True)}"]
+    below = [f"{sure}: over {_over(shown)}{single}.{_together(every)}"]
     way = "" if not shown or shown[0].higher_is_better else "; lower is better"
     below.append(f"P: that the first of a pair is better{way}.")
     if any(told(one, judged(one)) == ALIKE for one in shown):
@@ -530,7 +533,7 @@ def _table(
     return ["", "A - B", "", "with", "difference", sure, "P"], table, below
 
 
-def _together(comparisons: Sequence[Compared], *, in_short: bool = False) -> str:
+def _together(comparisons: Sequence[Compared]) -> str:
     """Say how many verdicts hold for all comparisons together; nothing where none is told."""
     verdicts = [one for one in comparisons if told(one, judged(one))]
     n, m = sum(one.result is not None for one in comparisons), len(verdicts)
@@ -538,10 +541,7 @@ def _together(comparisons: Sequence[Compared], *, in_short: bool = False) -> str
         return ""
     held = sum(map(holds_together, verdicts))
     hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
-    if in_short:
-        return f" For all {n:,} together, {hold}."
-    sure = 100 * (1 - (1 - comparisons[0].confidence) / n)
-    return f" For all {n:,} together (Bonferroni: each at {sure:.4g} %), {hold}."
+    return f" For all {n:,} together, {hold}."
 
 
 def _over(shown: Sequence[Compared]) -> str:

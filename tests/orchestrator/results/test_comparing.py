@@ -463,7 +463,7 @@ def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
         expected = f"{one.result.difference:+.4f}", f"{own[0]:+.4f} to {own[1]:+.4f}"
         assert said == (name, *expected, f"{one.result.better:.2f}")
     assert "For all 4 together, 1 of 3 verdicts holds." in reply.below[0]
-    assert "For all 4 together (Bonferroni: each at 98.75 %), 1 of 3" in " ".join(reply.notes)
+    assert "For all of them together, each takes 98.75 % (Bonferroni)." in " ".join(reply.notes)
     rows = [row for one in reply.answers for row in one.rows]
     assert sorted(f"{row['difference']:+.4f}" for row in rows) == sorted(difference)
     ece = [replace(one, metric="ece", higher_is_better=False) for one in table]

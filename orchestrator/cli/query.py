@@ -149,6 +149,8 @@ def query(
     if few:
         question = replace(question, columns=few)
     frame = ask(results, question)
+    if few and len(frame):
+        frame = frame.select(one for one in frame.columns if frame[one].count())
     notes = _notes(list(sweeps.values()), question, frame)
     if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
         notes += _few_test_sets(list(sweeps.values()), question, frame)

@@ -185,6 +185,10 @@ def test_a_table_for_a_paper_has_few_columns_unless_more_are_asked_for(sweep: Sw
         assert heads.count(cut) == 1 + len(numbers[1:]) - 1
         code, text = inside("query", sweep.directory, "--format", form, "--sort", "-n_repeats")
         assert code == 0, text
+    code, text = inside("query", sweep.directory, "-f", "latex", "-w", "accuracy_std IS NULL")
+    assert code == 0
+    assert "mean accuracy" in text
+    assert "SD of accuracy" not in text, "no row has one"
     for form in ("csv", "json"):
         code, text = inside("query", sweep.directory, "--format", form)
         assert "alpha_hat_mean" in text

@@ -217,6 +217,7 @@ def of_dataset(
             mark_resolution(axis, own.repeats)
     axes[0].set_yticks(rows.ticks, rows.labels)
     axes[0].set_ylim(rows.height - 0.3, -0.7)
+    dataset = str(own.cells["dataset"][0])
     if entries:
         dots = [
             Line2D([], [], ls="", color=colour(look), marker=marker(look), markersize=4)
@@ -228,11 +229,13 @@ def of_dataset(
             loc="upper left",
             bbox_to_anchor=(0, 1),
             ncols=columns,
-            title="classifier",
+            title=f"{dataset}, classifier",
             title_fontsize=8,
             alignment="left",
         )
-    dataset = str(own.cells["dataset"][0])
+    else:
+        name_of = wrapped(dataset, max(int(beside / LETTER), 1))
+        figure.text(0.06 / wide(WIDTH), 1 - (above - 0.15) / tall, name_of, va="bottom", fontsize=8)
     varied = SEPARATOR.join(differing(tables.cells)).replace("_", " ")
     sentences = [f"Rows: {varied}." if varied else "", *(one.words for one in shown)]
     sentences += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
+from manyseed.analysis.questions.quantiles import normal_above, t_below
 from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.rows import REPEAT, VARIES, Tables
 
@@ -176,16 +178,79 @@ def _churn(tables: Tables, close: float) -> pl.DataFrame:
     return compared.collect(engine="streaming")
 
 
+RARE = 0.01  # probability of naming any run by its accuracy where all are of one normal kind
+
+
+def outlying(runs: pl.DataFrame, rare: float = RARE) -> pl.DataFrame:
+    """Return the runs whose accuracy is unlike that of the others of their repeat.
+
+    Two tests must tell it: of one more value beside normal ones (Student's t), and of errors on as
+    many independent points. Both are corrected for the number of runs (Bonferroni).
+
+    `runs`: with `n_test`. Adds `low` and `high`, the least and largest accuracy of the others.
+    """
+    known = runs.filter(~pl.col("identical") & pl.col("accuracy").is_not_null())
+    value = pl.col("accuracy")
+    known = known.with_columns(
+        others=pl.len().over(REPEAT) - 1, away=value - value.mean().over(REPEAT)
+    ).filter(pl.col("others") > 1)
+    if known.is_empty():
+        return known.with_columns(low=value, high=value)
+    n, away, points = (
+        known[name].cast(pl.Float64).to_numpy() for name in ("others", "away", "n_test")
+    )
+    squares = known.select((pl.col("away") ** 2).sum().over(REPEAT)).to_series().to_numpy()
+    gap = away * (n + 1) / n  # from the mean of the others, which are -away / n from that of all
+    within = np.maximum(squares - away**2 - away**2 / n, 0.0)
+    share = (known["accuracy"].to_numpy() - gap) * points
+    share = (share + 1) / (points + 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.abs(gap) / np.sqrt(within / (n - 1) * (1 + 1 / n))
+        z = np.abs(gap) / np.sqrt(share * (1 - share) / points * (1 + 1 / n))
+    first, last = value.min().over(REPEAT), value.max().over(REPEAT)
+    second, last_but_one = value.sort().get(1).over(REPEAT), value.sort().get(-2).over(REPEAT)
+    found = known.with_columns(
+        low=pl.when(value == first).then(second).otherwise(first),
+        high=pl.when(value == last).then(last_but_one).otherwise(last),
+    )
+    rare /= 2 * known.height  # on either side, of each run
+    told = np.asarray(t_below(n - 1, -np.nan_to_num(t)) < rare)
+    told[told] = [normal_above(one) < rare for one in z[told]]
+    return found.filter(told)
+
+
+def _outlying(found: pl.DataFrame, of: int) -> tuple[str, str]:
+    """Say which runs are unlike the others in accuracy: a headline, and the evidence."""
+    far = (pl.col("accuracy") - (pl.col("low") + pl.col("high")) / 2).abs()
+    row = found.sort(far, *REPEAT, "run_index", descending=[True, False, False, False])
+    one = row.row(0, named=True)
+    number = f"{found.height:,} of {of:,} runs {'is' if found.height == 1 else 'are'} unlike"
+    run = f"{one['cell']}:{one['repeat_index']}:{one['run_index']}"
+    headline = (
+        f"{number} the others in accuracy; see run {run} ({one['accuracy']:.3f}; others "
+        f"{one['low']:.3f} to {one['high']:.3f})."
+    )
+    repeat = "its repeat" if found.height == 1 else "their repeats"
+    return headline, (
+        f"{number} the others of {repeat} in accuracy: by more than these differ and than "
+        f"independent errors would (two tests, p below {RARE:g} for all runs together); the "
+        f"farthest is run {one['run_index']} of cell {one['cell']} ({one['dataset']} × "
+        f"{one['classifier']}), repeat {one['repeat_index']}, with {one['accuracy']:.4f}, and "
+        f"{one['low']:.4f} to {one['high']:.4f} for the others."
+    )
+
+
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say which runs are unlike the others of their repeat, and where the test cannot tell."""
     tables, options = evidence.tables, evidence.options
     key = ["cell", "repeat_index"]
-    varying = tables.repeats.filter(VARIES).select(*key, "delta")
-    runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
-    if runs.is_empty():
-        return
-    runs = _compared(runs, options.close)
+    varying = tables.repeats.filter(VARIES).select(*key, "delta", "n_test")
+    every = tables.runs.join(varying, on=key)
+    runs = _compared(every.filter(pl.col("alpha_hat").is_not_null()), options.close)
     far = runs.filter("far")
+    apart = outlying(every).join(far, on=[*key, "run_index"], how="anti")
+    if runs.is_empty() and apart.is_empty():
+        return
     blind = runs.filter(pl.col("delta") > options.close)
     where = blind["dataset"].cast(pl.String).unique().sort().to_list()
     text, lines = "", []
@@ -207,6 +272,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
             f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
         )
+    if apart.height:
+        headline, sentence = _outlying(apart, every.height)
+        lines.append(headline)
+        text += f"{' ' if text else ''}{sentence}"
     divided = runs.filter("divided").sort(
         "apart", *key, "run_index", descending=[True, *[False] * 3]
     )
@@ -254,8 +323,11 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     yield Answer(
         "\n".join(lines),
         evidence=text,
-        rows=far.select(shown).to_dicts(),
-        figures=("alpha-hat-accuracy", "cells-1", "summary"),
+        rows=[
+            *far.select(shown).to_dicts(),
+            *apart.with_columns(apart=pl.col("alpha_hat")).select(shown).to_dicts(),
+        ],
+        figures=("alpha-hat-accuracy",) * bool(runs.height) + ("cells-1", "summary"),
     )
 
 

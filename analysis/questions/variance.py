@@ -64,8 +64,8 @@ from manyseed.analysis.questions.intervals import (
     parts,
     t_quantile,
 )
-from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.questions.question import Answer, Evidence, first_ones
+from manyseed.analysis.tables.rows import IS_ONE_MODEL, Tables, cells_once
 from manyseed.analysis.tables.schema import records
 
 OWN, ALONE, ADDED, TOGETHER, INTERACTION, ALL, TEST_SET = (
@@ -367,6 +367,38 @@ def _cells(terms: Sequence[Term]) -> list[CellResults]:
 
 
 def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say which classifiers no seed reaches, and what accounts for the variance of the others."""
+    yield from _of_one_model(evidence.tables.cells)
+    yield from _sources(evidence)
+
+
+def _of_one_model(cells: pl.DataFrame) -> Iterator[Answer]:
+    """Say in which cells all runs on a test set are one model, so that no spread is seen."""
+    if cells.is_empty():
+        return
+    still = (
+        cells_once(cells)
+        .group_by("classifier", maintain_order=True)
+        .agg(still=IS_ONE_MODEL.sum(), cells=pl.len())
+        .filter(pl.col("still") > 0)
+    )
+    if still.is_empty():
+        return
+    some = {name: f" ({n:,} of {of:,} cells)" * (n < of) for name, n, of in still.iter_rows()}
+    names = [f"{name}{of}" for name, of in some.items()]
+    yield Answer(
+        first_ones(
+            names, lambda text: f"One model per test set, whatever the seed: {text}; no spread."
+        ),
+        evidence=f"Of {', '.join(names)}, all runs on a test set are one model, as no seed reaches "
+        "the fit: their spread over seeds is 0 by construction. Other test sets, training rows or "
+        "noise move them, if these vary.",
+        rows=still.to_dicts(),
+        figures=("summary",),
+    )
+
+
+def _sources(evidence: Evidence) -> Iterator[Answer]:
     """Say what share of the variance of accuracy a source accounts for, where that is known.
 
     What is named is chosen by its result among all cells, so its interval holds for all of them.

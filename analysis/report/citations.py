@@ -1,9 +1,13 @@
-"""What a paper cites, as ``studies.toml`` lists it, how it is printed, and the tests it cites."""
+"""What a paper cites, as ``studies.toml`` lists it, how it is printed, and what it is cited for.
+
+Tests behind verdicts, packages that trained, and users' own classifiers, which are part of them.
+"""
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,3 +130,138 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
             f"over {'test sets' if sets > 1 else 'seeds'}; p values are corrected for the number "
             "of comparisons of a metric (Holm's method [@holm1979])."
         )
+
+
+# ---- classifiers of users, and packages
+
+INTERNAL = ("own", "form", "encode", "scores", "command", "rows", "timeout")
+"""Settings of users' own classifiers, as `wording` writes them, that a paper does not print."""
+
+_LIBRARIES = {
+    "sklearn": "scikit-learn",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "catboost": "CatBoost",
+}
+"""Libraries of estimators by the module that is imported."""
+
+_FORMS = {
+    "estimator": "the estimator that {} returns",
+    "train": "the training function {}",
+    "module": "the PyTorch module {}, trained with cross-entropy",
+    "command": "the program {}",
+}
+
+
+def is_own(classifier: Mapping[str, Any]) -> bool:
+    """Return whether a classifier is users' own code, by its canonical description."""
+    return "own" in classifier and "form" in classifier
+
+
+def own_in_words(classifier: Mapping[str, Any], hparams: set[str]) -> str:
+    """Say what a user's own classifier is; `hparams`: names of those that are told apart."""
+    entry, form = str(classifier["name"]), str(classifier["form"])
+    params = classifier.get("params", {})
+    params = {name: one for name, one in params.items() if name not in hparams}
+    if form == "estimator" and _library(entry):
+        return f"{_estimator(entry, params)} of {_library(entry)}"
+    settings = _settings(params)
+    return _FORMS.get(form, "{}").format(entry) + (f"; {settings}" if settings else "")
+
+
+def _library(entry: str) -> str:
+    return _LIBRARIES.get(re.split("[.:]", entry)[0], "")
+
+
+def _estimator(entry: str, params: Mapping[str, Any]) -> str:
+    """Return an estimator as its class with its parameters; a pipeline as its steps."""
+    name = entry.rpartition(":")[2].rpartition(".")[2] if _library(entry) else entry
+    steps = params.get("steps")
+    if name == "Pipeline" and isinstance(steps, Sequence) and steps:
+        last = [one[-1] if isinstance(one, Sequence) else one for one in map(_plain, steps)]
+        return f"a pipeline of {listed([_in_words(one) for one in last])}"
+    settings = _settings(params)
+    return f"{name} ({settings})" if settings else name
+
+
+def _settings(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {_in_words(one)}" for name, one in params.items())
+
+
+def _plain(value: Any) -> Any:
+    return value["tuple"] if isinstance(value, Mapping) and {*value} == {"tuple"} else value
+
+
+def _in_words(value: Any) -> str:
+    """Return a value of ``params`` as `jobs.own.calling.built` reads it."""
+    value = _plain(value)
+    if isinstance(value, Mapping):
+        if "estimator" in value:
+            return _estimator(str(value["estimator"]), value.get("params", {}))
+        if {*value} == {"import"}:
+            return str(value["import"]).replace(":", ".")
+        return "none" if {*value} == {"none"} else f"[{_settings(value)}]"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_in_words, value))}]"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def seeds_in_words(models: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Say which seeds estimators get; `models`: canonical descriptions of classifiers by name."""
+    seeds = {
+        name: sorted({one.rpartition("__")[2] for one in model.get("seeds", {})})
+        for name, model in models.items()
+        if model.get("form") == "estimator"
+    }
+    for name, own in seeds.items():
+        if own:
+            yield f"For {name}, {listed(own)} is drawn anew for each run."
+    if fixed := [name for name, own in seeds.items() if not own]:
+        get, model = ("gets", "it is") if len(fixed) == 1 else ("get", "each is")
+        yield f"{listed(fixed)} {get} no seed: trained on the same data, {model} the same model."
+
+
+_CITED = {"scikit-learn": "pedregosa2011", "torch": "paszke2019", "xgboost": "chen2016"}
+"""What is cited for packages that trained."""
+_SHARED = {"scipy": {"scipy", "scikit-learn", "xgboost"}}
+"""Packages that others use, and by which ones."""
+
+
+def packages_in_words(
+    versions: Mapping[str, Sequence[str]],
+    classifiers: Sequence[Mapping[str, Any]],
+    used: set[str],
+    libraries: Sequence[str] | None,
+) -> tuple[str, list[str]]:
+    """Return this software and the packages that trained, with their versions and citations.
+
+    `versions`: of all that are installed. `classifiers`: canonical descriptions. `used`: packages
+    of classifiers of this project. `libraries`: modules that users' own code imports; if that is
+    unknown (None), no package is left out.
+    """
+    modules = {re.split("[.:]", entry)[0] for one in classifiers for entry in _entries(one)}
+    modules |= {*(libraries or ())}
+    used = used | {{"sklearn": "scikit-learn"}.get(one, one) for one in modules}
+    told = {name: f"{name} {' and '.join(of)}" for name, of in versions.items()}
+    own = told.pop("manyseed", "manyseed")
+    for package in [one for one in _CITED if one in used]:
+        name = next((one for one in told if one.removesuffix("-cpu") == package), package)
+        told[name] = f"{told.get(name, name)} [@{_CITED[package]}]"
+    by = {**{one: {one} for one in _CITED}, **_SHARED}
+
+    def is_needed(name: str) -> bool:
+        users = by.get(name.removesuffix("-cpu"))
+        return libraries is None or users is None or bool(users & used)
+
+    return own, [text for name, text in told.items() if is_needed(name)]
+
+
+def _entries(value: Any) -> Iterator[str]:
+    """Yield the code that the canonical description of a classifier names."""
+    if isinstance(value, Mapping):
+        named = ("name",) if is_own(value) else ("estimator", "import")
+        yield from (str(value[key]) for key in named if key in value)
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from _entries(inner)

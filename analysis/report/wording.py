@@ -17,7 +17,16 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.citations import STUDIES, listed, tests_in_words
+from manyseed.analysis.report.citations import (
+    INTERNAL,
+    STUDIES,
+    is_own,
+    listed,
+    own_in_words,
+    packages_in_words,
+    seeds_in_words,
+    tests_in_words,
+)
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, last, several
 
@@ -180,8 +189,9 @@ class Study:
     description. `counts`: runs, and those done, copy, failed, missing. `datasets`: by name, its
     canonical description with `source` and, in `test`, the share of the rows that test sets are or
     "official"; and `n_classes`, `n_train` and `n_test` rows.
-    `versions`: by program. `devices`: that trained. `metrics`: by name, what it is. `has`: further
-    tables. `chosen`: metrics that are described, of `PAIRED` too; empty for those of answers.
+    `versions`: by program. `libraries`: what users' own code imports; None if unknown. `devices`:
+    that trained. `metrics`: by name, what it is. `has`: further tables. `chosen`: metrics that are
+    described, of `PAIRED` too; empty for those of answers.
     """
 
     cells: pl.DataFrame
@@ -190,6 +200,7 @@ class Study:
     descriptions: Sequence[Mapping[str, Any]] = ()
     imported: bool = False
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    libraries: Sequence[str] | None = ()
     devices: Sequence[str] = ()
     metrics: Mapping[str, str] = field(default_factory=dict)
     tables: Tables | None = None
@@ -300,20 +311,28 @@ def _training(study: Study) -> Iterator[str]:
             **_values(one["classifier"] for one in own),
             **_values(one["hparams"] for one in own),
         }
-        words = [f"{key} {value}" for key, value in settings.items()]
         spelt = [_SPELT[kind]] if kind in _SPELT else [kind] * (kind != name)
-        parts = ", ".join(words)
+        if is_own(own[0]["classifier"]):
+            settings = {key: one for key, one in settings.items() if key not in INTERNAL}
+            spelt = [own_in_words(own[0]["classifier"], {*own[0]["hparams"]})]
+        parts = ", ".join(f"{key} {value}" for key, value in settings.items())
         told.append(f"{name}{cited} ({'; '.join(filter(None, [*spelt, parts]))})")
     yield f"{counted(len(told), 'classifier')}: {'; '.join(told)}."
+    named = dict(zip(cells["classifier"].cast(pl.String), study.descriptions, strict=True))
+    models = {name: one["classifier"] for name, one in sorted(named.items())}
     encoded: dict[str, list[str]] = {}
-    for kind in dict.fromkeys(str(one["classifier"].get("name")) for one in study.descriptions):
+    for name, one in models.items():
+        kind = str(one.get("encode") if is_own(one) else one.get("name"))
         if kind in _ENCODED:
-            encoded.setdefault(_ENCODED[kind], []).append(kind)
+            encoded.setdefault(_ENCODED[kind], []).append(name)
     for how, kinds in encoded.items():
         yield f"For {listed(kinds)}, {how}."
     varying = cells.filter(pl.col("runs") > 1)["vary"].cast(pl.String)
     levels = [str(one) for one in varying.unique(maintain_order=True)]
     sources = {one for level in levels for one in re.split(r"[+*]", level)}
+    if all(one.get("form") == "estimator" for one in models.values()):
+        sources &= {"train"}  # the others reach them as their seeds alone
+    yield from seeds_in_words(models)
     means = [f"{one} ({_VARIES[one]})" for one in sorted(sources) if one in _VARIES]
     if means:
         which = f", in the combinations {listed(levels)}" if len(levels) > 1 else ""
@@ -342,7 +361,8 @@ _OF_IMAGES = ("cnn", "convnet", "vgg", "resnet", "preresnet", "wide-resnet", "vi
 _ENCODED = dict.fromkeys(("lr-sgd", "svm-sgd", "mlp"), _DENSE)
 _ENCODED |= dict.fromkeys(_OF_IMAGES, _PIXELS)
 _ENCODED["xgb"] = "features are used as they are, missing values and categories too"
-"""How classifiers of this project are given the features."""
+_ENCODED |= {"raw": "features are used as they are", "dense": _DENSE, "pixels": _PIXELS}
+"""How classifiers of this project, by name, and others, by what they ask for, get the features."""
 
 
 def _in_full(study: Study, axis: str, level: str) -> str:
@@ -382,9 +402,12 @@ def _runs(study: Study) -> Iterator[str]:
     if len(axes) == 1:
         differ = f"{counted(cells.height, 'configuration')}, which differ in "
         differ += f"{labelled(axes[0])} alone"
+    sets = f"{_ends(cells['repeats'])} repeats (test sets)"
+    if cells["repeats"].max() == 1:
+        sets = "1 repeat (test set)"
     yield (
-        f"There {'is' if cells.height == 1 else 'are'} {differ}, with {_ends(cells['repeats'])} "
-        f"repeats (test sets) of {up_to}{_ends(cells['runs'])} runs each."
+        f"There {'is' if cells.height == 1 else 'are'} {differ}, with {sets} of {up_to}"
+        f"{_ends(cells['runs'])} {'run' if cells['runs'].max() == 1 else 'runs'} each."
     )
     each = cells.group_by("classifier").agg(n=(pl.col("repeats") * pl.col("runs")).sum())
     if each.height > 1:
@@ -448,12 +471,11 @@ def _evaluation(study: Study) -> Iterator[str]:
 
 
 def _software(study: Study) -> Iterator[str]:
-    told = {name: f"{name} {' and '.join(of)}" for name, of in study.versions.items()}
-    own = told.pop("manyseed", "manyseed")
-    for package in _computing(study):
-        name = next((one for one in told if one.removesuffix("-cpu") == package), package)
-        told[name] = f"{told.get(name, name)} [@{_PACKAGES[package]}]"
-    yield f"{own} [@manyseed]{f', with {listed([*told.values()])}' if told else ''}."
+    classifiers = [one.get("classifier", {}) for one in study.descriptions]
+    kinds = {kind for of in classifiers for kind in (of.get("name"), of.get("form"), *of)}
+    used = {_KINDS[kind] for kind in kinds if kind in _KINDS}
+    own, told = packages_in_words(study.versions, classifiers, used, study.libraries)
+    yield f"{own} [@manyseed]{f', with {listed(told)}' if told else ''}."
     if study.imported:
         return
     if study.devices:
@@ -463,24 +485,12 @@ def _software(study: Study) -> Iterator[str]:
         yield f"All random streams derive from the {of}."
 
 
-_PACKAGES = {"scikit-learn": "pedregosa2011", "torch": "paszke2019", "xgboost": "chen2016"}
-"""What is cited for packages that trained."""
 _KINDS = {
     **dict.fromkeys(("lr-sgd", "svm-sgd"), "scikit-learn"),
     **dict.fromkeys(("mlp", "vit-transfer", "module", *_OF_IMAGES), "torch"),
     "xgb": "xgboost",
 }
-
-
-def _computing(study: Study) -> list[str]:
-    """Return the packages of `_PACKAGES` that classifiers were trained with."""
-    used = set()
-    for one in study.descriptions:
-        of = one.get("classifier", {})
-        used |= {_KINDS[each] for each in (of.get("name"), *of) if each in _KINDS}
-        entry = str(of.get("estimator", "")).partition(".")[0]
-        used |= {package for package in _PACKAGES if entry == package.replace("scikit-", "sk")}
-    return sorted(used)
+"""Packages that train classifiers of this project."""
 
 
 def _ends(column: pl.Series) -> str:

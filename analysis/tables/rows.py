@@ -34,6 +34,9 @@ IS_METHOD = pl.col("run_index").is_not_null()
 
 
 VARIES = pl.col("n_distinct") > 1  # whether the runs of a repeat differ: at least two are distinct
+IS_ONE_MODEL = (pl.col("n_identical_repeats") == pl.col("n_repeats")) & (
+    pl.col("n_runs") > pl.col("n_distinct")
+)  # of a cell: whether all runs on a test set are copies of one
 
 _COMPARING = (
     *("ec_", "churn", "agreement", "label_kappa"),

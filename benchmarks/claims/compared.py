@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +25,16 @@ from benchmarks.claims.record import (
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import Side, compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
-from manyseed.orchestrator.results.answers.compare import verdict
-from manyseed.orchestrator.results.answers.comparison import Compared, OneCell, words
+from manyseed.orchestrator.results.answers.comparison import (
+    A,
+    B,
+    Compared,
+    OneCell,
+    holds_together,
+    told,
+    verdict,
+    words,
+)
 from tests.analysis.planted import Noise, normal
 
 Real = NDArray[np.float64]
@@ -136,6 +146,29 @@ def judged(pattern: str, better: float, noise: Noise = normal) -> Callable[[int]
     return count
 
 
+def together(better: float) -> Callable[[int], Tally]:
+    """Return whether any verdict on pairs of four cells holds for all six pairs together."""
+
+    def count(seed: int) -> Tally:
+        rng = np.random.default_rng([seed, 65])
+        cells = 0.9 + EASY * rng.normal(size=(1, 5, 1)) + MOVES * rng.normal(size=(4, 5, 1))
+        cells = cells + SEED * rng.normal(size=(4, 5, 6))
+        cells[0] += better
+        held = []
+        for pair in combinations(cells, 2):
+            sides = [[Side(own) for own in cell] for cell in pair]
+            single, six = (
+                compare(*sides, paired=False, confidence=1 - 0.05 / n)
+                for n in (1, math.comb(len(cells), 2))
+            )
+            one = Compared(_CELL, _CELL, {}, "accuracy", True, 0.95, True, (0, 0), (), single)
+            one = replace(one, together=six.sets)
+            held.append(told(one, single.sets) in (A, B) and holds_together(one))
+        return Tally(any(held))
+
+    return count
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "A > B, of a single comparison (or: not told)",
@@ -150,9 +183,21 @@ CLAIMS: tuple[Claim, ...] = (
         sweeps=CHEAP,
     ),
     Claim(
+        "For all 6 together, 2 of 3 verdicts hold (each that says A > B)",
+        "compare",
+        r"[Ff]or all {} (such pairs )?together",
+        0.05,
+        "sweeps",
+        together(0.0),
+        together(0.015),
+        "4 classifiers that differ by test set alone, 5 test sets of 6 runs",
+        "one better by 0.015",
+        sweeps=CHEAP,
+    ),
+    Claim(
         "A ≈ B: they differ by less than 0.005",
         "compare",
-        r"{} ≈ {}",
+        r"{} ≈ {}|they differ by less than {}\.",
         0.05,
         "comparisons",
         judged("≈", PRECISE),

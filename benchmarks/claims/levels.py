@@ -23,7 +23,7 @@ from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.tables.rows import Tables
-from tests.analysis.planted import planted
+from tests.analysis.planted import Noise, long_tailed, normal, planted
 from tests.analysis.samples import predictions, regular
 
 Real = NDArray[np.float64]
@@ -147,7 +147,41 @@ def _suspects(apart: tuple[float, ...], pattern: str) -> Callable[[int], Tally]:
     return count
 
 
+def _in_accuracy(
+    pattern: str, noise: Noise = normal, *, reverse: bool = False
+) -> Callable[[int], Tally]:
+    """Return whether it is said of 30 runs without α̂, one of them reversed if `reverse`."""
+
+    def count(seed: int) -> Tally:
+        tables = planted(1, NAMES[:1], repeats=5, runs=RUNS, noise=noise, seed=seed)
+        one = pl.lit(reverse) & (pl.col("repeat_index") == 2) & (pl.col("run_index") == 3)
+        runs = tables.runs.with_columns(
+            accuracy=pl.when(one).then(1 - pl.col("accuracy")).otherwise("accuracy"),
+            alpha_hat=pl.lit(None, pl.Float64),
+        )
+        return Tally(bool(re.search(pattern, sentence_on(replace(tables, runs=runs), "levels"))))
+
+    return count
+
+
 CLAIMS: tuple[Claim, ...] = (
+    *(
+        Claim(
+            f"1 of 30 runs is unlike the others in accuracy{more}",
+            "answers",
+            r"\{\} the others (of \{\} )?in accuracy|\{\} of \{\} runs \{\} unlike$",
+            0.05,
+            "sweeps",
+            _in_accuracy(".", noise),
+            _in_accuracy(r"^1 of 30 runs .* run 3 of cell 0 .*, repeat 2,", noise, reverse=True),
+            f"{values}5 test sets of 6 runs without α̂, that vary by 0.01",
+            "one run reversed: it is named, alone",
+        )
+        for noise, more, values in (
+            (normal, "", ""),
+            (long_tailed, " (skewed)", "accuracies of skewness −1; "),
+        )
+    ),
     Claim(
         "1 of 6 runs is unlike the others (α̂ > 0.05)",
         "answers",

@@ -33,7 +33,7 @@ PLAIN: Mapping[str, str] = {
     r"how long a fit takes|it is the (resolution|Monte-Carlo error|spread)|it describes a cell": (
         "Why `compare` refuses a column: it says nothing of what runs achieve."
     ),
-    r"runs of A with|run by run|Left out: test sets|for this pair alone|judges all of them": (
+    r"runs of A with|run by run|Left out: test sets|for this pair alone": (
         "What `compare` compares: runs, shared streams, test sets left out, one pair of several."
     ),
     r"not all ensembles of|points per side are too few|contamination of up to|classical KS test "
@@ -64,6 +64,10 @@ PLAIN: Mapping[str, str] = {
     r"is unknown\)|No cell has a repeat with|which a few runs may do by chance": (
         "`variance`: names of metrics and sources, and that nothing is seen to differ."
     ),
+    r"One model per test set|all runs on a test set are one model|that are more than one model|"
+    r"no seed reaches the fit|whatever the seed": (
+        "Classifiers that no seed reaches: their copies are counted, not compared."
+    ),
     r"are the same model|nothing that varies reaches|more runs: up to|Another question was asked|"
     r"would be added": (
         "`howmany`: that nothing varies, what is trained next, that the question changed."
@@ -79,7 +83,7 @@ PLAIN: Mapping[str, str] = {
     r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
     r"that are not numbers|"
     r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"
-    r"of them share|says how a run was made": (
+    r"of them share|says how a run was made|may also be too few: try epochs": (
         "Notes that count: runs analysed, runs made in several ways, what is not computed and why."
     ),
     r"Do not choose runs by ece|accuracy is optimistic|Runs are ranked by|can't be said whether|a "
@@ -117,7 +121,7 @@ PLAIN: Mapping[str, str] = {
     r"response curves with equal ends|of another metric of runs|[Ss]ingular values? ?(of|,|$)": (
         "What a kind of figures draws."
     ),
-    r"Bold: the b|P: that it is better|more is better": (
+    r"Bold: the b|P: that the first of|(more|lower) is better": (
         "Which mean is the better one in a table, and which direction is."
     ),
     r"at least one gets wrong \(local\)": "The page's definitions of its columns.",

@@ -91,6 +91,28 @@ def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     return [*what_varies(frame), *twins, *main, *kept]
 
 
+def of_paper(sweeps: Mapping[str, Results], question: Query) -> list[str]:
+    """Return the columns of a table for a paper, if none are asked for; empty for those of `ask`.
+
+    What tells the rows apart, dataset and classifier alone if they differ, and the main numbers.
+    """
+    few = records()[question.table].paper if question.table in table_names() else ()
+    if not few or question.columns or question.agg:
+        return []
+    frames = named_rows(sweeps, question.table)
+    rows = pl.concat(list(frames.values()), how="vertical")
+    order = [question.sort.removeprefix("-")] if question.sort else []
+    if question.is_grouped:  # whose n is that of its cells
+        schema = rows.collect_schema()
+        order = [name for name in order if name in schema and schema[name].is_numeric()]
+        return list(dict.fromkeys([*few[1:], *order]))
+    rows = rows.filter(wanted(question.where, rows.collect_schema(), "--where"))
+    apart = what_varies(rows)
+    counts = rows.select(pl.col(apart).n_unique()).collect()
+    several_of = [name for name in apart if counts[name][0] > 1]
+    return list(dict.fromkeys([*(several_of or apart), *few, *order]))
+
+
 SWEEP = "sweep"  # the column that says which of several sweeps a row comes from
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.questions.question import Answer
     from manyseed.orchestrator.sweep import Sweep
 
-_NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs."
+_NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs or stands out."
 _MOST_LINES = 22  # of a table
 
 Why = Annotated[

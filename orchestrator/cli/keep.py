@@ -120,8 +120,8 @@ def _verdict(result: Verified) -> str:
     if not result["findings"]:
         return "nothing is wrong."
     if "runs_set_back" not in result:
-        wrong = result["runs_wrong"]
-        return f"{wrong:,} are wrong." if wrong else "none of them is wrong."
+        wrong = f"{result['runs_wrong']:,} are wrong." * bool(result["runs_wrong"])
+        return wrong or "their predictions are whole, other files are damaged."
     healed, back = result["runs_healed"], result["runs_set_back"]
     if not healed and not back:
         rest = " as far as possible" if result["not_mended"] else ""

@@ -116,7 +116,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.asking.query import Query, ask
+    from manyseed.orchestrator.asking.query import Query, ask, of_paper
     from manyseed.orchestrator.sweep import Sweep
 
     form = formats.asked(form, output, as_json=as_json)
@@ -145,7 +145,12 @@ def query(
         all_rows = limit or len(frame)
         _show(frame, form, output, all_rows, {"table": table}, [], "No columns.", paper)
         return
+    few = of_paper(results, question) if form in formats.IN_WORDS else []
+    if few:
+        question = replace(question, columns=few)
     frame = ask(results, question)
+    if few and len(frame):
+        frame = frame.select(one for one in frame.columns if frame[one].count())
     notes = _notes(list(sweeps.values()), question, frame)
     if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
         notes += _few_test_sets(list(sweeps.values()), question, frame)
@@ -155,6 +160,8 @@ def query(
     points = None if form in _NUMBERS else _test_points(results, question, frame)
     nothing = _nothing(question)
     _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked, points=points)
+    if few:
+        say("Other columns: --columns NAME,…; --columns '?' lists them.", to=errors)
 
 
 vars(query)["cls"] = QueryCommand
@@ -231,7 +238,7 @@ def _show(
         say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     if frame.is_empty():
         say(nothing, to=errors)
-    for note in notes:
+    for note in () if piped and form in formats.IN_WORDS else notes:  # which it has
         say(note, style="yellow", to=errors)
 
 

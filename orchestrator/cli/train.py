@@ -577,8 +577,7 @@ def cancel(
         say("Nothing is running.")
     else:
         when = "now" if now else "after the fits in flight"
-        stopped = f"{counted(running, 'task')} asked to stop {when}"
-        say(f"{stopped}, {counted(waiting, 'waiting task')} cancelled.")
+        say(_stopped(running, f"asked to stop {when}", waiting, "cancelled"))
         if running and not now:
             say_next("End these fits, too", "cancel", directory, "--now")
         say_training("Continue with", sweep.paths, "resume")
@@ -617,9 +616,15 @@ def pause(directory: Directory) -> None:
     if running + waiting == 0:
         say("Nothing is running.")
     else:
-        stopped = f"{counted(running, 'task')} asked to stop after the fits in flight"
-        say(f"{stopped}, {counted(waiting, 'task')} held.")
+        say(_stopped(running, "asked to stop after the fits in flight", waiting, "held"))
         say_training("Continue with", sweep.paths, "resume")
+
+
+def _stopped(running: int, asked: str, waiting: int, done: str) -> str:
+    """Say what was done to the tasks that run and to those that wait; nothing of none."""
+    parts = [f"{counted(running, 'task')} {asked}"] * bool(running)
+    parts += [f"{counted(waiting, 'waiting task')} {done}"] * bool(waiting)
+    return f"{', '.join(parts)}."
 
 
 def throttle(

@@ -321,7 +321,7 @@ def remarks(
         yield (
             "Identical to the first run of their repeat, as nothing that varies reaches the "
             f"classifier: {counted(summary['runs_identical'], 'run')}, stored as copies, "
-            "not trained."
+            "not trained. Their spread over seeds is 0."
         )
     if summary["cells_dropped"]:
         yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."

@@ -162,10 +162,24 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
                 f"{said}. {first.capitalize()}{row['accuracy']:.4f} of the test points are right, "
                 f"and that class has {row['share']:.4f} of them (n = "
                 f"{counted(row['sets'], 'test set')} of {row['points']:,} points). Check the "
-                "labels, and the order of classes in what the classifier returns.",
+                "labels, and the order of classes in what the classifier returns."
+                f"{_few_epochs(repeats, row['cell'])}",
             )
         )
     return sentences
+
+
+_FEW_EPOCHS = 20  # what networks have by default
+
+
+def _few_epochs(repeats: pl.DataFrame, cell: int) -> str:
+    """Say of a network that guesses that it may be trained for too few epochs."""
+    if "epoch" not in repeats.columns:  # of an earlier version
+        return ""
+    epochs = int(repeats.filter(cell=cell)["epoch"].max() or 0)  # type: ignore[arg-type]
+    if not 0 < epochs < _FEW_EPOCHS:
+        return ""
+    return f" Its {counted(epochs, 'epoch')} may also be too few: try epochs = {5 * epochs}."
 
 
 _MOST_WARNED = 20

@@ -317,7 +317,8 @@ def _differences(
     paths: SweepPaths, cells: pl.DataFrame, metric: str, where: str | None
 ) -> pl.DataFrame:
     """Return what `compare` says of each pair of cells that differ in one axis alone."""
-    from manyseed.orchestrator.results.answers.compare import compare_cells, judged
+    from manyseed.orchestrator.results.answers.compare import compare_cells
+    from manyseed.orchestrator.results.answers.comparison import judged
 
     by = known.apart(cells)
     if not by:

@@ -326,6 +326,16 @@ def test_repeats_have_their_means_and_ranges_of_consistency():
     assert "n = 8 repeats" in plot.caption
 
 
+@pytest.mark.parametrize("kind", ["cells", "consistency-repeats"])
+@pytest.mark.parametrize("schemes", [("none",), ("none", "a")])
+def test_figures_of_cells_name_their_dataset_in_the_drawing(kind, schemes):
+    for plot in plots(FigureTables(planted(datasets=2, schemes=schemes)), kind):
+        figure = plot.figure
+        inside = [text.get_text() for text in figure.texts]
+        inside += [legend.get_title().get_text() for legend in figure.legends]
+        assert any(plot.title.partition(":")[0] in text for text in inside), inside
+
+
 def test_the_grid_of_both_perturbations_is_on_a_small_page():
     tables = planted(schemes=("none", "a"), fractions=(0.5, 1.0), runs=6)
     hparams = pl.when(pl.col("train_fraction") == 1).then(pl.lit("none"))

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -34,15 +33,23 @@ from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
+    ALIKE,
     IMPORTED,
+    A,
     AnalysedCell,
     AnalysedSweep,
+    B,
     Compared,
-    OneCell,
     by_test_set,
+    holds_together,
+    judged,
     on_shared,
     other_data,
+    told,
+    told_apart,
+    two_named,
     values_of,
+    verdict,
     words,
 )
 from manyseed.orchestrator.results.caveats import tell_newer
@@ -118,8 +125,22 @@ def compare_cells(
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
     if len(compared) == 1 and second is first:
-        return [replace(compared[0], pairs=_pairs_like(compared[0], first))]
-    return compared
+        compared = [replace(compared[0], pairs=_pairs_like(compared[0], first))]
+    number = sum(one.result is not None for one in compared)
+    number = compared[0].pairs if len(compared) == 1 else number
+    if number < 2:
+        return compared
+    sure = 1 - (1 - confidence) / number
+    again = [
+        compare_pair(first, second, *pair, metric, higher=higher, confidence=sure)
+        if told(one, judged(one))
+        else one
+        for pair, one in zip(pairs, compared, strict=True)
+    ]
+    return [
+        one if other is one else replace(one, together=judged(other))
+        for one, other in zip(compared, again, strict=True)
+    ]
 
 
 def _pairs_like(one: Compared, sweep: AnalysedSweep) -> int:
@@ -214,13 +235,19 @@ def _has(levels: pl.Series, word: str) -> pl.Series:
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
-    """Return the pairs of cells that differ only in one axis; twins count once."""
-    cells = cells_once(cells)
+    """Return the pairs of cells that differ only in one axis; twins count once.
+
+    Of all pairs of two levels, the same one comes first.
+    """
+    cells = cells_once(cells).sort("cell")
     others = [axis for axis in AXES if axis != by]
+    first = {level: n for n, level in enumerate(cells[by].unique(maintain_order=True).to_list())}
     pairs = [
         pair
-        for alike in cells.sort("cell").partition_by(others, maintain_order=True)
-        for pair in combinations(AnalysedCell.all_of(alike), 2)
+        for alike in cells.partition_by(others, maintain_order=True)
+        for pair in combinations(
+            sorted(AnalysedCell.all_of(alike), key=lambda one: first[one.axes[by]]), 2
+        )
         if pair[0].axes[by] != pair[1].axes[by]
     ]
     if not pairs:
@@ -431,32 +458,35 @@ def reply(
         }
         for one in shown
     ]
-    told = ""
+    first = ""
     if n == 1 and shown[0].result:
-        told = verdict(shown[0], *_told_apart(shown[0]))
-        told += f" ({100 * confidence:g} %, over {_over(shown)}).\n{_alone(shown[0], told)}"
+        first = verdict(shown[0], *told_apart(shown[0]))
+        first += f" ({100 * confidence:g} %, over {_over(shown)}).\n{_alone(shown[0])}"
     answers = [
         Answer(
-            f"{told}A: {sides['a']}\nB: {sides['b']}",
+            f"{first}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
             rows=[] if one.result is None else [{**sides, **asdict(one.result)}],
         )
         for one, sides in zip(shown, names, strict=True)
     ]
     if metric == "alpha_hat":
-        told = "is answered by --alike."
-        notes += ["", f"α̂ of each side is among its own runs; whether A's runs are like B's {told}"]
+        also = "is answered by --alike."
+        notes += ["", f"α̂ of each side is among its own runs; whether A's runs are like B's {also}"]
     results = [one.result for one in shown if one.result and one.result.sets]
     if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
         notes += ["", few]
     if n > 1:
+        known = max(sum(one.result is not None for one in comparisons), 1)
+        each = f"{100 * (1 - (1 - confidence) / known):.4g}"
         notes += [
             "",
             f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
-            f"{(1 - confidence) * n:.2g} are expected to miss.",
+            f"{(1 - confidence) * n:.2g} are expected to miss. For all of them together, each "
+            f"takes {each} % (Bonferroni).",
         ]
     values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
-    columns, table, below = _table(shown, n)
+    columns, table, below = _table(shown, comparisons)
     return Reply(
         answers,
         {"comparisons": values},
@@ -471,32 +501,47 @@ def reply(
 
 
 def _table(
-    shown: Sequence[Compared], number: int
+    shown: Sequence[Compared], every: Sequence[Compared]
 ) -> tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]]:
-    """Return the columns, a row per comparison with its verdict, and what the columns are."""
+    """Return the columns, a row per comparison with its verdict, and what the columns are.
+
+    Every number is of A - B, as rows and JSON have it: a row names its pair in this order.
+    """
     table: list[list[object]] = []
     for one in shown:
-        a, b = _told_apart(one)
+        a, b = told_apart(one)
         where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
         numbers = ["–"] * 3
-        told, limits, found = verdict(one, a, b), judged(one), one.result
-        sign = -1.0 if told.startswith(f"{b} > ") else 1.0  # the first named minus the other
+        limits, found = judged(one), one.result
         if found is not None:
-            better = found.better if sign > 0 else 1 - found.better
-            numbers = [f"{sign * found.difference:+.4f}", "–", f"{better:.2f}"]
+            numbers = [f"{found.difference:+.4f}", "–", f"{found.better:.2f}"]
         if limits is not None:
-            low, high = sorted(sign * end for end in limits)
-            numbers[1] = f"{low:+.4f} to {high:+.4f}"
+            numbers[1] = f"{limits[0]:+.4f} to {limits[1]:+.4f}"
+        said = {A: f"{a} better", B: f"{b} better", ALIKE: ALIKE, "": "not told"}
         levels = ", ".join([*where, *unusual(one.same)])
-        table.append([one.same.get("dataset", "several datasets"), told, levels, *numbers])
+        dataset = one.same.get("dataset", "several datasets")
+        table.append([dataset, f"{a} - {b}", said[told(one, limits)], levels, *numbers])
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
-    below = [
-        f"{sure}: over {_over(shown)}{', each by itself' if number > 1 else ''}.",
-        "A: the one that is named first. P: that it is better.",
-    ]
-    if any(_told_apart(one) == ("A", "B") for one in shown):
+    single = ", each by itself" if len(every) > 1 else ""
+    below = [f"{sure}: over {_over(shown)}{single}.{_together(every)}"]
+    way = "" if not shown or shown[0].higher_is_better else "; lower is better"
+    below.append(f"P: that the first of a pair is better{way}.")
+    if any(told(one, judged(one)) == ALIKE for one in shown):
+        below[-1] += f" {ALIKE}: they differ by less than {PRECISE:g}."
+    if any(told_apart(one) == (A, B) for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
-    return ["", "", "with", "A - B", sure, "P"], table, below
+    return ["", "A - B", "", "with", "difference", sure, "P"], table, below
+
+
+def _together(comparisons: Sequence[Compared]) -> str:
+    """Say how many verdicts hold for all comparisons together; nothing where none is told."""
+    verdicts = [one for one in comparisons if told(one, judged(one))]
+    n, m = sum(one.result is not None for one in comparisons), len(verdicts)
+    if n < 2 or not verdicts:
+        return ""
+    held = sum(map(holds_together, verdicts))
+    hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
+    return f" For all {n:,} together, {hold}."
 
 
 def _over(shown: Sequence[Compared]) -> str:
@@ -509,59 +554,15 @@ def _over(shown: Sequence[Compared]) -> str:
     )
 
 
-def _alone(one: Compared, told: str) -> str:
-    """Say that a verdict is of one pair out of several; nothing where none is told."""
-    if one.pairs < 2 or told.endswith("not told"):
+def _alone(one: Compared) -> str:
+    """Say whether a verdict is of one pair alone out of several; nothing where none is told."""
+    if one.pairs < 2 or not told(one, judged(one)):
         return ""
-    of_classifiers = one.metric == "accuracy" and "classifier" not in one.same
-    rest = "; answers judges all of them together" * of_classifiers
-    return f"It holds for this pair alone, of {one.pairs:,}{rest}.\n"
-
-
-def _told_apart(one: Compared) -> tuple[str, str]:
-    """Name the two sides by the levels in which they differ, else A and B."""
-    apart = [axis for axis in AXES if axis not in one.same]
-    a, b = (", ".join(str(side.axes[axis]) for axis in apart) for side in (one.a, one.b))
-    return (a, b) if apart else ("A", "B")
-
-
-def judged(one: Compared) -> tuple[float, float] | None:
-    """Return the interval that tells which is better: over new test sets, if there is one."""
-    return None if one.result is None else one.result.sets or one.result.seeds
-
-
-def verdict(one: Compared, a: str = "A", b: str = "B") -> str:
-    """Say which of two cells is better beyond chance, or that it is not told.
-
-    ``A ≈ B``: their mean accuracies differ by less than `PRECISE`.
-    """
-    limits = judged(one)
-    if limits is None:
-        return f"{a}, {b}: not told"
-    low, high = limits
-    if low > 0 or high < 0:
-        return f"{a} > {b}" if (low > 0) == one.higher_is_better else f"{b} > {a}"
-    if one.metric == "accuracy" and max(-low, high) < PRECISE:
-        return f"{a} ≈ {b}"
-    return f"{a}, {b}: not told"
+    if holds_together(one):
+        return f"It holds for all {one.pairs:,} such pairs together, too.\n"
+    return f"It holds for this pair alone, not for all {one.pairs:,} such pairs together.\n"
 
 
 def further_ones(number: int) -> str:
     """Say how many comparisons are not shown."""
     return f"… {number:,} more; see --limit, --where and --json"
-
-
-def two_named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweeps: bool) -> str:
-    """Name a cell by the levels in which it differs from the other or from the defaults."""
-    plain = ("none", "default", 1.0)
-    axes = cell.axes
-    more = [
-        f"{axis} = {value}"
-        for axis, value in axes.items()
-        if axis not in ("dataset", "classifier")
-        and (axis not in same or (value not in plain and axis != "vary"))
-    ]
-    if cell.epoch != rest.epoch and cell.epoch:
-        more.append(f"epoch {cell.epoch:,}")
-    name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
-    return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

@@ -19,6 +19,7 @@ from manyseed.analysis.questions.comparison import (
     Side,
 )
 from manyseed.analysis.questions.crossed import sources_of
+from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
@@ -79,6 +80,9 @@ class Compared:
         Why there is no result.
     pairs : int
         Pairs of cells of the sweep that agree in `same`, of which this one was chosen.
+    together : tuple of float or None
+        Where a verdict is told: the interval that it rests on, at the confidence of all
+        comparisons, or of all `pairs`, together (Bonferroni).
     """
 
     a: OneCell
@@ -93,6 +97,7 @@ class Compared:
     result: Comparison | None
     reason: str = ""
     pairs: int = 1
+    together: tuple[float, float] | None = None
 
 
 def words(found: Compared) -> Iterator[str]:
@@ -168,6 +173,61 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
         f"{what} saves {100 * saving.share:.0f} % of them (correlation {saving.correlation:.2f}"
         f"{limits}): {n:,} are as precise as {as_much} {noun} unpaired."
     )
+
+
+def judged(one: Compared) -> tuple[float, float] | None:
+    """Return the interval that tells which is better: over new test sets, if there is one."""
+    return None if one.result is None else one.result.sets or one.result.seeds
+
+
+A, B, ALIKE = "A", "B", "≈"
+
+
+def told(one: Compared, limits: tuple[float, float] | None) -> str:
+    """Return which side an interval tells to be better, `A` or `B`; "" if it does not tell.
+
+    `ALIKE`: the mean accuracies differ by less than `PRECISE`.
+    """
+    if limits is None:
+        return ""
+    low, high = limits
+    if low > 0 or high < 0:
+        return A if (low > 0) == one.higher_is_better else B
+    return ALIKE if one.metric == "accuracy" and max(-low, high) < PRECISE else ""
+
+
+def verdict(one: Compared, a: str = A, b: str = B) -> str:
+    """Say which of two cells is better beyond chance, or that it is not told."""
+    said = {A: f"{a} > {b}", B: f"{b} > {a}", ALIKE: f"{a} ≈ {b}", "": f"{a}, {b}: not told"}
+    return said[told(one, judged(one))]
+
+
+def holds_together(one: Compared) -> bool:
+    """Return whether a verdict is the same if it is to hold for all comparisons together."""
+    return one.together is not None and told(one, one.together) == told(one, judged(one))
+
+
+def told_apart(one: Compared) -> tuple[str, str]:
+    """Name the two sides by the levels in which they differ, else A and B."""
+    apart = [axis for axis in AXES if axis not in one.same]
+    a, b = (", ".join(str(side.axes[axis]) for axis in apart) for side in (one.a, one.b))
+    return (a, b) if apart else (A, B)
+
+
+def two_named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweeps: bool) -> str:
+    """Name a cell by the levels in which it differs from the other or from the defaults."""
+    plain = ("none", "default", 1.0)
+    axes = cell.axes
+    more = [
+        f"{axis} = {value}"
+        for axis, value in axes.items()
+        if axis not in ("dataset", "classifier")
+        and (axis not in same or (value not in plain and axis != "vary"))
+    ]
+    if cell.epoch != rest.epoch and cell.epoch:
+        more.append(f"epoch {cell.epoch:,}")
+    name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
+    return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"
 
 
 IMPORTED = "imported"  # source of datasets that are known only through imported predictions

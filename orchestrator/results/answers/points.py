@@ -22,13 +22,14 @@ from manyseed.orchestrator.asking.query import with_files
 from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import POINTS, Results
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.answers.compare import compare_pair, judged, pairs_of
+from manyseed.orchestrator.results.answers.compare import compare_pair, pairs_of
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedCell,
     AnalysedSweep,
     Compared,
     Units,
     by_test_set,
+    judged,
     on_shared,
     values_of,
 )

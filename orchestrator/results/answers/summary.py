@@ -222,7 +222,12 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
     plan, counts = Plan.read(paths), survey(paths).counts
     cells = plan.cells.join(plan.extents, on="cell").sort("cell")
     recipes = read_recipes(paths.recipes).values()
+    codes = sorted({code for one in recipes for code in (one.own or {}).values()})
     versions: dict[str, dict[str, None]] = {}
+    for code in codes:
+        words = [] if code.startswith(DIGEST) else code.split()
+        for name, version in zip(words[::2], words[1::2], strict=False):
+            versions.setdefault(name, {})[version] = None
     for one in recipes:
         python = {"Python": one.python} if one.python else {}
         for name, version in ({**(one.packages or {}), **python}).items():
@@ -235,10 +240,36 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
         descriptions=descriptions,
         imported=plan.is_imported,
         versions={name: list(of) for name, of in versions.items()},
+        libraries=_imported(paths, codes),
         devices=sorted({one.where for one in recipes if one.device}),
         **_analysed(paths, metric),
     )
     return [*worded(found)]
+
+
+DIGEST = "sha256:"
+"""How the digest of local code begins; libraries have their name and version instead."""
+
+
+def _imported(paths: SweepPaths, codes: Sequence[str]) -> list[str] | None:
+    """Return the modules that users' own code imports; None if a copy of it is lost.
+
+    The copies are parsed, never imported.
+    """
+    from manyseed.jobs.checks import Refused
+    from manyseed.jobs.own.copies import imported
+
+    found: set[str] = set()
+    for code in codes:
+        if not code.startswith(DIGEST):
+            continue
+        files = sorted(paths.code(code).rglob("*.py"))
+        if not files:
+            return None
+        for file in files:
+            with suppress(OSError, Refused, RecursionError, MemoryError):
+                found.update(imported("", "", file, file.read_bytes()))
+    return sorted(found)
 
 
 def _datasets(

@@ -31,7 +31,7 @@ from manyseed.analysis.questions.variance import (
     TEST_SET,
     TOGETHER,
 )
-from manyseed.analysis.tables.rows import DRAWS_FROM
+from manyseed.analysis.tables.rows import DRAWS_FROM, IS_ONE_MODEL, last
 from manyseed.orchestrator.computing.cellgroups import in_short, usual_first
 from manyseed.orchestrator.computing.tables import VARIANCE, Results
 from manyseed.orchestrator.conditions import matching
@@ -70,23 +70,30 @@ class VarianceSplit:
         The cell that varies most; it stands for all of them.
     rows : tuple of mapping
         Rows of ``variance.parquet``.
+    one_model : bool
+        Whether all runs of the cell on a test set are copies of one, as no seed reaches the fit.
     """
 
     name: str
     cell: int
     rows: tuple[Mapping[str, Any], ...]
+    one_model: bool = False
 
     @property
     def words(self) -> dict[str, list[str]]:
         """A sentence for each component, by metric."""
         sentences: dict[str, list[str]] = {}
         for row in self.rows:
-            sentences.setdefault(_METRICS[row["metric"]], []).append(sentence(row))
+            told = sentence(row, one_model=self.one_model)
+            sentences.setdefault(_METRICS[row["metric"]], []).append(told)
         return sentences
 
 
-def sentence(row: Mapping[str, Any]) -> str:
-    """Report a component: its standard deviation, or that it is not distinguishable from 0."""
+def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
+    """Report a component: its standard deviation, or that it is not distinguishable from 0.
+
+    `one_model`: as of `VarianceSplit`.
+    """
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
     part = _PARTS[row["part"]].format(
         named.replace("*", " × ") if row["part"] == INTERACTION else named
@@ -97,6 +104,8 @@ def sentence(row: Mapping[str, Any]) -> str:
     repeats = "repeat" if row["n_repeats"] == 1 else "repeats"
     basis = f"; from {runs}{row['n_repeats']:,} {repeats}"
     value, low, high = row["variance"], row["low"], row["high"]
+    if low is None and one_model:
+        return f"{part}: none, as no seed reaches the fit: one model on each test set"
     if low is None:
         freedom, bound = row["n_runs"] - row["n_repeats"], "which a few runs may do by chance"
         if row["part"] in (ALL, ALONE) and row["metric"] in _OF_RUNS and "*" not in row["source"]:
@@ -166,9 +175,10 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         for axis in AXES
         if axis not in ("dataset", "classifier", "vary") and rows[axis].n_unique() > 1
     ]
+    still = set(last(cells).filter(IS_ONE_MODEL)["cell"])
     return [
-        VarianceSplit(_name(own, apart), int(own["cell"][0]), tuple(own.iter_rows(named=True)))
-        for own in rows.partition_by("cell", maintain_order=True)
+        VarianceSplit(_name(own, apart), cell, tuple(own.iter_rows(named=True)), cell in still)
+        for (cell,), own in rows.partition_by("cell", maintain_order=True, as_dict=True).items()
     ]
 
 
@@ -197,7 +207,8 @@ def reply(groups: Sequence[VarianceSplit]) -> Reply:
         for group in groups
     ]
     if not groups:
-        nothing = "No cell has a repeat with two or more runs, so its variance is unknown."
+        models = "runs that are more than one model"
+        nothing = f"No cell has a repeat with two or more {models}, so its variance is unknown."
         answers = [Answer(nothing)]
     rows = (row for group in groups for row in group.rows if row["over"] == TEST_SETS)
     few = too_few(min((row["n_repeats"] for row in rows), default=0))
@@ -233,7 +244,7 @@ def _table(
             [
                 group.rows[0]["dataset"],
                 in_short(group.rows[0]),
-                _sd(seeds),
+                _sd(seeds, one_model=group.one_model),
                 limits,
                 *(_sd(rows.get(key)) for key in own),
                 _sd(sets),
@@ -250,7 +261,10 @@ def _table(
         "more",
     ]
     what = _METRICS[metric].partition(" (")[0]
-    notes = [f"{what}. <: not told from 0. More: the intervals for new test sets are apart."]
+    still = any(group.one_model for group, _ in of)
+    models = " One model: on each test set, whatever the seed." * still
+    more = "More: the intervals for new test sets are apart."
+    notes = [f"{what}.{models} <: not told from 0. {more}"]
     of_sets = [row for _, rows in of for row in rows.values() if row["over"] == TEST_SETS]
     if any(row.get("seeds_low") is not None for row in of_sets):
         notes.append(
@@ -260,10 +274,10 @@ def _table(
     return heads, table, notes
 
 
-def _sd(row: Row | None) -> str:
+def _sd(row: Row | None, *, one_model: bool = False) -> str:
     """Return a standard deviation in short, or what it is below."""
     if row is None or row["low"] is None:
-        return "–" if row is None else "none seen"
+        return "–" if row is None else "one model" if one_model else "none seen"
     if row["low"] > 0 and row["variance"] > 0:
         return f"{row['variance'] ** 0.5:.2g}"
     return f"< {max(row['high'], 0.0) ** 0.5:.2g}"

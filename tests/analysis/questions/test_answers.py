@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
@@ -24,6 +25,7 @@ from manyseed.analysis.questions.classifiers import (
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.question import WORDS, answers
+from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
@@ -271,6 +273,82 @@ def test_one_collapsed_run_is_told_apart_from_the_nine_others():
         "each other), mlp 1 of 30; the largest α̂, 1.00, is that of run 3 of cell 1 (data-00 × mlp)"
     )
     assert "no majority" not in text
+
+
+def fixed(tables, gone):
+    """Tables in which the cells that meet a condition have one model on each test set."""
+    copies = pl.when(gone)
+    return replace(
+        tables,
+        cells=tables.cells.with_columns(
+            n_distinct=copies.then(pl.col("n_repeats")).otherwise("n_distinct"),
+            n_identical_repeats=copies.then(pl.col("n_repeats")).otherwise("n_identical_repeats"),
+        ),
+    )
+
+
+def test_a_classifier_that_no_seed_reaches_is_named_so_that_its_spread_is_not_misread():
+    tables = planted(classifiers=("forest", "mlp"), schemes=("none", "noise"))
+    assert "sources" not in said(tables)
+    is_forest = pl.col("classifier") == "forest"
+    every = fixed(tables, is_forest)
+    (text,) = [text for about, text in headlines(every) if about == "sources"]
+    assert text == "One model per test set, whatever the seed: forest; no spread."
+    assert "spread over seeds is 0 by construction" in said(every)["sources"]
+    some = fixed(tables, is_forest & (pl.col("perturb_continuous") == "none"))
+    (text,) = [text for about, text in headlines(some) if about == "sources"]
+    assert text == "One model per test set, whatever the seed: forest (1 of 2 cells); no spread."
+    single = fixed(planted(classifiers=("forest",), runs=1), is_forest)
+    assert "sources" not in said(single)  # of one run, nothing is known of others
+
+
+def without_levels(tables, points=142):
+    """Tables of runs without α̂, on few points."""
+    runs = tables.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
+    return replace(
+        tables, runs=runs, repeats=tables.repeats.with_columns(n_test=pl.lit(points, pl.UInt32))
+    )
+
+
+@pytest.mark.parametrize("accuracy", [0.08, 0.5])
+def test_one_run_of_six_is_named_by_its_accuracy_where_there_is_no_level(accuracy):
+    tables = without_levels(planted(classifiers=("mlp",), repeats=1, runs=6))
+    assert not [text for about, text in headlines(tables) if about == "levels"]
+    one = pl.col("run_index") == 5
+    runs = tables.runs.with_columns(accuracy=pl.when(one).then(accuracy).otherwise("accuracy"))
+    others = tables.runs.filter(~one)["accuracy"]
+    found = replace(tables, runs=runs)
+    (text,) = [text for about, text in headlines(found) if about == "levels"]
+    ends = f"{accuracy:.3f}; others {others.min():.3f} to {others.max():.3f}"
+    assert text == f"1 of 6 runs is unlike the others in accuracy; see run 0:0:5 ({ends})."
+    assert (
+        "the farthest is run 5 of cell 0 (data-00 × mlp), repeat 0, with 0."
+        in (said(found)["levels"])
+    )
+
+
+def test_runs_of_which_one_differs_by_a_point_are_not_told_apart():
+    """The others agree by chance, so that their spread is 0."""
+    tables = without_levels(planted(classifiers=("mlp",), repeats=1, runs=6), points=40)
+    level = pl.when(pl.col("run_index") == 5).then(0.925).otherwise(0.95)
+    assert outlying(tables.runs.with_columns(accuracy=level, n_test=40)).is_empty()
+    equal = tables.runs.with_columns(accuracy=0.95, n_test=40)
+    assert outlying(equal).is_empty()
+    assert outlying(equal.head(2)).is_empty()
+
+
+def test_what_tells_a_run_apart_is_students_t_and_a_binomial_error_of_all_runs():
+    values = np.array([0.90, 0.91, 0.92, 0.905, 0.915, 0.78])
+    tables = without_levels(planted(classifiers=("mlp",), repeats=1, runs=6))
+    runs = tables.runs.with_columns(accuracy=pl.Series(values), n_test=400)
+    others = values[:5]
+    gap, wide = values[5] - others.mean(), np.sqrt(1 + 1 / 5)
+    share = (others.mean() * 400 + 1) / 402
+    t = 2 * stats.t.cdf(gap / (others.std(ddof=1) * wide), 4)
+    z = 2 * stats.norm.cdf(gap / (np.sqrt(share * (1 - share) / 400) * wide))
+    p = 6 * max(t, z)
+    assert outlying(runs, rare=p * 1.001)["run_index"].to_list() == [5]
+    assert outlying(runs, rare=p * 0.999).is_empty()
 
 
 def test_where_the_test_cannot_see_it_says_so_and_how_many_points_would_do():

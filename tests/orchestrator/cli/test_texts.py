@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import answers, arguments, output, status
+from manyseed.orchestrator.cli import answers, arguments, keep, output, status, train
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import inside, write
@@ -55,6 +55,24 @@ def verbs():
 
     asked = [(("answers", "DIR", name), answers.command_of(name)) for name in registry.known()]
     return [*under(typer.main.get_command(app), ()), *asked]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        ((2, 0), "2 tasks asked to stop."),
+        ((0, 1), "1 waiting task cancelled."),
+        ((1, 3), "1 task asked to stop, 3 waiting tasks cancelled."),
+    ],
+)
+def test_tasks_that_there_are_not_are_not_said_to_be_stopped(tasks, said):
+    assert train._stopped(tasks[0], "asked to stop", tasks[1], "cancelled") == said
+
+
+def test_a_damaged_store_of_whole_runs_is_not_said_to_be_right():
+    found = {"findings": [{"problem": "lost"}], "runs_wrong": 0}
+    assert keep._verdict(found) == "their predictions are whole, other files are damaged."
+    assert keep._verdict({**found, "runs_wrong": 2}) == "2 are wrong."
 
 
 def console(monkeypatch, *, terminal):

@@ -66,6 +66,15 @@ def test_classifiers_that_guess_are_named(accuracy: list[float], share: float, s
     assert len(told) == bool(said)
 
 
+@pytest.mark.parametrize(("epochs", "said"), [(0, ""), (3, "try epochs = 15."), (20, "")])
+def test_a_network_that_guesses_after_few_epochs_is_told_so(epochs: int, said: str) -> None:
+    named = {"dataset": "d", "classifier": "c", "repeat_index": range(3)}
+    table = pl.DataFrame({**named, "cell": 0, "n_test": 200, "accuracy_mean": [0.25, 0.24, 0.26]})
+    table = table.with_columns(epoch=pl.lit(epochs, pl.UInt32))
+    ((_, text),) = guesses(table, pl.DataFrame({**named, "share": 0.25}))
+    assert text.endswith(said or "in what the classifier returns.")
+
+
 TOLD = """
 name = "told"
 seed = 1

@@ -19,9 +19,10 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.question import imported
 from manyseed.orchestrator.cli.analyze import print_effects
+from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results.answers import compare
+from manyseed.orchestrator.results.answers import compare, comparison
 from manyseed.orchestrator.results.answers.comparison import AnalysedSweep, words
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import inside, own_copy, train, write
@@ -236,7 +237,7 @@ def test_the_command_is_read_at_80_columns_and_as_json(
 ) -> None:
     asked = ("compare", sweeps["one"].directory, "--where", "train_fraction < 1")
     short = inside(*asked)[1]
-    assert re.search(r"\n  (lr-sgd|xgb)( > |, )(lr-sgd|xgb)(: not told)? +0.25 ", short)
+    assert re.search(r"\n  lr-sgd - xgb +(lr-sgd better|xgb better|not told) +0.25 ", short)
     code, told = inside(*asked, "--why")
     assert code == 0
     assert "accuracy, 2 comparisons" in told
@@ -273,7 +274,7 @@ def test_two_levels_are_compared_as_one_would_type_it(
     assert (one.a.cell, one.b.cell) == (3, 0)
     code, told = inside("compare", sweep.directory, "3", "0")
     first = told.partition("\n\n")[2].partition("\n")[0]
-    assert first.startswith(compare.verdict(one, *compare._told_apart(one)))
+    assert first.startswith(comparison.verdict(one, *comparison.told_apart(one)))
     assert first.endswith(" (95 %, over seeds and new test sets).")
     (tmp_path / "xgb").mkdir()  # a folder that is called like a classifier
     monkeypatch.chdir(tmp_path)
@@ -430,16 +431,90 @@ def test_a_verdict_on_one_pair_of_several_says_that_it_holds_for_it_alone(
     assert crosswise.pairs == 6  # they differ in two axes of two levels each
     assert found.result is not None
     told = replace(found, pairs=3, result=replace(found.result, sets=(0.01, 0.02)))
-    text = compare.reply([told]).answers[0].headline
-    assert re.search(
-        r"^xgb > lr-sgd \(95 %, .*\)\.\nIt holds for this pair alone, of 3; answers "
-        r"judges all of them together\.\n",
-        text,
-    )
-    assert (
-        "this pair alone, of 3.\n"
-        in compare.reply([replace(told, metric="ece")]).answers[0].headline
-    )
+    for limits, said in (
+        (None, "this pair alone, not for all 3 such pairs together."),
+        ((-0.01, 0.03), "this pair alone, not for all 3 such pairs together."),
+        ((0.005, 0.025), "all 3 such pairs together, too."),
+    ):
+        text = compare.reply([replace(told, together=limits)]).answers[0].headline
+        assert re.search(rf"^xgb > lr-sgd \(95 %, .*\)\.\nIt holds for {said}\n", text)
     unclear = replace(told, result=replace(found.result, sets=(-0.1, 0.1)))
     for one in (replace(told, pairs=1), unclear):
-        assert "this pair alone" not in compare.reply([one]).answers[0].headline
+        assert "It holds for" not in compare.reply([one]).answers[0].headline
+
+
+def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
+    sweeps: dict[str, Sweep], tmp_path: Path
+) -> None:
+    sweep = sweeps["one"]
+    found = sweep.compare()
+    better = [replace(one.result, sets=limits) for one, limits in zip(found, _LIMITS, strict=True)]
+    table = [replace(one, result=own) for one, own in zip(found, better, strict=True)]
+    table[0] = replace(table[0], together=(0.005, 0.025))
+    table[1] = replace(table[1], together=(-0.03, 0.01))
+    reply = compare.reply(table)
+    dataset, pair, verdict, levels, difference, limits, level = zip(*reply.table, strict=True)
+    assert set(dataset) == {"cancer"}
+    assert set(pair) == {"lr-sgd - xgb"}
+    by_levels = dict(zip(levels, zip(verdict, difference, limits, level, strict=True), strict=True))
+    names = ("lr-sgd better", "xgb better", "≈", "not told")
+    for one, own, name in zip(table, _LIMITS, names, strict=True):
+        said = by_levels[", ".join(unusual(one.same))]
+        expected = f"{one.result.difference:+.4f}", f"{own[0]:+.4f} to {own[1]:+.4f}"
+        assert said == (name, *expected, f"{one.result.better:.2f}")
+    assert "For all 4 together, 1 of 3 verdicts holds." in reply.below[0]
+    assert "For all of them together, each takes 98.75 % (Bonferroni)." in " ".join(reply.notes)
+    rows = [row for one in reply.answers for row in one.rows]
+    assert sorted(f"{row['difference']:+.4f}" for row in rows) == sorted(difference)
+    ece = [replace(one, metric="ece", higher_is_better=False) for one in table]
+    ece = compare.reply(ece, metric="ece")
+    assert {row[2] for row in ece.table} == {"xgb better", "lr-sgd better", "not told"}
+    assert "+0.0100 to +0.0200" in next(row for row in ece.table if row[2] == "xgb better")
+    assert ece.below[1] == "P: that the first of a pair is better; lower is better."
+
+
+_LIMITS = ((0.01, 0.02), (-0.02, -0.001), (-0.002, 0.003), (-0.01, 0.02))
+
+
+def test_verdicts_together_are_those_at_the_confidence_of_each(sweeps: dict[str, Sweep]) -> None:
+    sweep = sweeps["one"]
+    found = sweep.compare()
+    told = [one for one in found if comparison.told(one, comparison.judged(one))]
+    sure = sweep.compare(confidence=1 - 0.05 / len(found))
+    for one, own in zip(found, sure, strict=True):
+        assert one.together == (comparison.judged(own) if one in told else None)
+    single = sweep.compare("3", "0")[0]
+    if comparison.told(single, comparison.judged(single)):
+        own = sweep.compare("3", "0", confidence=1 - 0.05 / 6)[0]
+        assert single.together == comparison.judged(own)
+
+
+def test_two_levels_stand_in_one_order_whatever_the_numbers_of_their_cells(
+    sweeps: dict[str, Sweep],
+) -> None:
+    cells = AnalysedSweep(sweeps["one"].paths).snapshots({})
+    number = pl.col("cell")
+    turned = pl.when(perturb_continuous="none").then(number).otherwise(100 - number)
+    turned = cells.with_columns(cell=turned.cast(cells["cell"].dtype))
+    pairs = compare._levels(turned, "classifier")
+    assert {(a.cell < b.cell) for a, b in pairs} == {True, False}
+    assert {(a.axes["classifier"], b.axes["classifier"]) for a, b in pairs} == {("lr-sgd", "xgb")}
+
+
+def test_the_variance_of_copies_of_one_model_is_none_by_construction(
+    sweeps: dict[str, Sweep],
+) -> None:
+    """Copies tell nothing of further runs, and equal accuracies of several models do."""
+    directory = sweeps["one"].directory
+    code, told = inside("variance", directory)
+    (row,) = re.findall(r"^  xgb +(\w+ \w+) ", told, re.MULTILINE)
+    assert (code, row) == (0, "one model")
+    assert "One model: on each test set, whatever the seed." in " ".join(told.split())
+    groups = json.loads(inside("variance", directory, "--json")[1])["groups"]
+    whole = (", train_fraction = 1.0", "perturb_continuous = none")
+    named = {one["name"]: one for one in groups if all(each in one["name"] for each in whole)}
+    of = {name.partition(",")[0]: " ".join(one["words"]["Accuracy"]) for name, one in named.items()}
+    assert set(of) == {"cancer × lr-sgd", "cancer × xgb"}
+    assert "none, as no seed reaches the fit: one model on each test set" in of["cancer × xgb"]
+    assert "may differ" not in of["cancer × xgb"]
+    assert "none seen, as nothing differs, while up to" in of["cancer × lr-sgd"]

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.axes import AXES
 from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.errors import UserError
@@ -166,6 +167,32 @@ def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:
     assert shown in (tmp_path / "rows.txt").read_text()
     assert shown in asked(sweep, *options)
     assert asked(sweep, "-t", "runs", "--limit", 3, "-f", "csv").count("\n") == 4
+
+
+def test_a_table_for_a_paper_has_few_columns_unless_more_are_asked_for(sweep: Sweep) -> None:
+    axes = [name for name in sweep.query().columns if name in AXES]
+    apart = [name for name in axes if sweep.query()[name].n_unique() > 1]
+    assert len(apart) < len(axes)
+    numbers = ["n_runs", "accuracy_mean", "accuracy_std", "accuracy_mean_sd"]
+    for form, cut in (("markdown", " | "), ("latex", " & ")):
+        code, text = inside("query", sweep.directory, "--format", form)
+        assert code == 0
+        heads = next(line for line in text.splitlines() if "mean accuracy" in line)
+        assert heads.count(cut) == len(apart) + len(numbers) - 1
+        assert "Other columns: --columns NAME,…" in text
+        code, text = inside("query", sweep.directory, "--format", form, "--by", "classifier")
+        heads = next(line for line in text.splitlines() if "mean accuracy" in line)
+        assert heads.count(cut) == 1 + len(numbers[1:]) - 1
+        code, text = inside("query", sweep.directory, "--format", form, "--sort", "-n_repeats")
+        assert code == 0, text
+    code, text = inside("query", sweep.directory, "-f", "latex", "-w", "accuracy_std IS NULL")
+    assert code == 0
+    assert "mean accuracy" in text
+    assert "SD of accuracy" not in text, "no row has one"
+    for form in ("csv", "json"):
+        code, text = inside("query", sweep.directory, "--format", form)
+        assert "alpha_hat_mean" in text
+        assert "Other columns" not in text
 
 
 def test_a_spread_of_none_is_below_what_the_test_set_resolves(tmp_path: Path) -> None:

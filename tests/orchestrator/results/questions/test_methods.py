@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,11 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.citations import STUDIES
+from manyseed.analysis.report.citations import STUDIES, own_in_words
 from manyseed.analysis.report.wording import _SPELT, Study, _evaluation
 from manyseed.jobs.classifiers import CLASSIFIERS
 from tests.analysis.planted import planted
-from tests.orchestrator.conftest import inside
+from tests.orchestrator.conftest import inside, train, write
 
 DRAWN = (
     "Each repeat of drawn draws its own test set, 25 % of the rows, stratified by class; the rest "
@@ -116,6 +117,82 @@ def test_what_was_trained_is_counted_and_cited(
     assert "{F. Pedregosa and others}" in STUDIES["pedregosa2011"].bibtex("pedregosa2011")
 
 
+PIPELINE = """
+name = "s"
+seed = 1
+repeats = 1
+runs = 2
+[dataset.one]
+source = "sklearn:wine"
+[classifier.scaled-forest]
+estimator = "sklearn.pipeline:Pipeline"
+params.steps = [
+    ["s", { estimator = "sklearn.preprocessing:StandardScaler", params = { with_mean = false } }],
+    ["f", { estimator = "sklearn.ensemble:RandomForestClassifier", params = { n_estimators = 5 } }],
+]
+[classifier.fixed]
+estimator = "mine:build"
+params = { depth = 2 }
+[[grid]]
+dataset = ["one"]
+classifier = ["scaled-forest", "fixed"]
+"""
+MINE = """
+import sklearn.tree as of_trees
+
+def build(depth):
+    return of_trees.DecisionTreeClassifier(max_depth=depth, random_state=3)
+"""
+
+
+def test_estimators_are_told_in_words_and_only_packages_that_trained_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
+    sweep = train(write(tmp_path / "s.toml", PIPELINE), tmp_path / "s")
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    assert told["Training"].startswith(
+        "2 classifiers: fixed (the estimator that mine:build returns; depth 2); scaled-forest (a "
+        "pipeline of StandardScaler (with mean no) and RandomForestClassifier (n estimators 5) of "
+        "scikit-learn). For fixed and scaled-forest, features are used as they are. For "
+        "scaled-forest, random_state is drawn anew for each run. fixed gets no seed: trained on "
+        "the same data, it is the same model."
+    )
+    for word in ("own 1", "form ", "encode", "predict_proba", "initial weights"):
+        assert word not in told["Training"]
+    assert re.search(r"scikit-learn [\d.]+ \(Pedregosa et al\. 2011\)", told["Software"])
+    assert not re.search("torch|xgboost", told["Software"])
+    shutil.rmtree(sweep.paths.tasks / "code")  # so what it imports is unknown
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    assert "torch" in told["Software"]
+    assert "(Paszke" not in told["Software"]
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"form": "module", "params": {"channels": 8}}, "the PyTorch module m:f, trained with "),
+        ({"form": "train"}, "the training function m:f"),
+        ({"form": "command"}, "the program m:f"),
+        (
+            {
+                "form": "estimator",
+                "params": {
+                    "a": {"none": True},
+                    "b": {"tuple": [1, {"import": "numpy:log1p"}]},
+                    "c": {"x": True},
+                    "n": 3,
+                },
+            },
+            "the estimator that m:f returns; a none, b [1, numpy.log1p], c [x yes]",
+        ),
+    ],
+)
+def test_each_form_of_own_code_is_told(own: dict[str, object], said: str) -> None:
+    assert own_in_words({"name": "m:f", "own": 1, **own}, {"n"}).startswith(said)
+
+
 def test_what_the_results_do_not_tell_is_not_explained(quick_analysed: Sweep) -> None:
     """Test sets of 143 points tell no α̂, and no answer shows a Brier score."""
     told = {one.headline: one.details[0] for one in quick_analysed.answers("methods")}
@@ -148,8 +225,9 @@ def test_nothing_is_said_of_test_sets_that_were_imported(tmp_path: Path) -> None
     rng = np.random.default_rng(1)
     of = {"labels": rng.integers(0, 2, (3, 20)), "y_true": rng.integers(0, 2, 20)}
     sweep = Sweep.from_predictions(of, tmp_path / "s", dataset="d", classifier="c")
-    told = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
-    assert "test set" not in told
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    assert "test set" not in told["Data"]
+    assert "with 1 repeat (test set) of 3 runs each." in told["Runs"]
 
 
 def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) -> None:

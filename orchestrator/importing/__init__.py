@@ -113,8 +113,7 @@ def import_predictions(
         Files of arrays or tables of further classifiers, by name; then `dataset` defaults to
         "imported".
     truth : Path
-        The true classes, where the files lack them; for tables, a table with a column of ids that
-        these have, too.
+        The true classes, where the files lack them.
     runs : Path
         CSV or Parquet that describes each run in a row.
     probability : str

@@ -192,7 +192,7 @@ def _all_meant(
         before = meant
         for option, value in error.options.items():
             if isinstance(value, Mapping):
-                pairs = {**meant.get(option, {}), **value, **(options[option] or {})}
+                pairs = {**meant.get(option, {}), **(options[option] or {}), **value}
                 value = {
                     own: theirs
                     for own, theirs in pairs.items()

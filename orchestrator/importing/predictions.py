@@ -377,9 +377,8 @@ def _found(file: Any) -> os.stat_result | None:
 
 _HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
 _TRUE = re.compile(
-    r"y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
-    r"|gold|gt|ground_?truth",
-    re.IGNORECASE,
+    r"(?i)y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
+    r"|gold|gt|ground_?truth"
 )
 
 
@@ -391,8 +390,14 @@ def truth_among(found: Sequence[Path]) -> list[Path]:
 
 
 def truths_in(found: Sequence[Path]) -> list[Path]:
-    """Return a folder's files of true classes."""
-    return [one for one in found if one.stem in TRUTHS] or truth_among(found)
+    """Return a folder's files of true classes, of which each run may have one, if all are alike."""
+    stems = {one: _OF_RUN.sub("", one.stem) for one in found}
+    named = [one for one, stem in stems.items() if stem in TRUTHS]
+    each = [one for one, stem in stems.items() if _TRUE.fullmatch(stem) and stem != "test"]
+    return named or (each if 2 * len(each) == len(found) else truth_among(found))
+
+
+_OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
 
 
 def truth_beside(

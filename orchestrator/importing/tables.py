@@ -84,12 +84,8 @@ def openml(
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
         if unread := [name for name in frame.columns if name not in used]:
-            of = (
-                f"columns {', '.join(unread)} were"
-                if len(unread) > 1
-                else f"column {unread[0]} was"
-            )
-            warn(f"{paths[0].name}: {of} not read.")
+            of, were = ("columns", "were") if len(unread) > 1 else ("column", "was")
+            warn(f"{paths[0].name}: {of} {', '.join(unread)} {were} not read.")
         if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
             for path, said in zip(paths[1:], values[1:], strict=True):
                 other = _part(path, columns, said)
@@ -228,9 +224,8 @@ def _rows_told(one: Path, columns: Columns) -> str:
     """Return a remedy for files with other rows, of which no unread column has the same values."""
     if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
         return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
-    option = shlex.quote(
-        ",".join(f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
-    )
+    pairs = (f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
+    option = shlex.quote(",".join(pairs))
     remedy = "without row_id, rows are numbered in their order; say which column names them: "
     return f"{remedy}--columns {option}, or bring all files into one order"
 
@@ -363,7 +358,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 "a column is missing",
                 file=path,
                 key=name,
-                options={"columns": {**meant_columns(found), **given}},
+                options={"columns": _meant(found, given, name if name == "row_id" else "")},
                 before=f"{remedy}\n  say which columns these are: ",
             )
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
@@ -373,7 +368,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 "unknown column",
                 file=path,
                 key=name,
-                options={"columns": {**meant_columns(found), **given} or _ALL_OURS},
+                options={"columns": _meant(found, given)},
                 before=f"{nearest(name, OWN)}\n  or say which columns to read: ",
             )
         if name in ("row_id", "repeat", "run"):
@@ -402,6 +397,16 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         _require_one_thing(found, names, given, path)
         require_told_apart(found, names, given, path)
     return frame
+
+
+def _meant(frame: pl.DataFrame, given: Mapping[str, str], lacking: str = "") -> dict[str, str]:
+    """Return the columns that seem to be meant, none as two things: as given, if that can be."""
+    meant = ({lacking: "NAME"} if lacking else {}) | meant_columns(frame)
+    wrong = {own for own, of in given.items() if of in {*meant.values()} - {meant.get(own, of)}}
+    kept = {own: of for own, of in given.items() if own not in wrong or meant.get(own) == "NAME"}
+    for own in {*meant} - {*kept}:
+        meant[own] = "NAME" if meant[own] in kept.values() else meant[own]
+    return {**meant, **kept} or {"prediction": "prediction"}  # of our names, others are not read
 
 
 _SPLIT = re.compile(r"(train|test)(ing)?|val(id(ation)?)?|dev|eval|hold-?out", re.I)
@@ -444,7 +449,6 @@ def _two_in_one(values: pl.Series, name: str) -> str | None:
     )
 
 
-_ALL_OURS = {"prediction": "prediction"}  # and what has our names; nothing else is read then
 OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)
 
 

@@ -315,3 +315,36 @@ def test_runs_that_err_nowhere_may_agree(tmp_path: Path) -> None:
     words = [f"--classifier={name}={tmp_path / name}.npz" for name in "ab"]
     code, said = inside("import", *words, "--out", tmp_path / "s")
     assert (code, "same predictions" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("form", ["y_true_{}", "seed{}_labels"])
+def test_a_file_of_true_classes_for_each_seed_is_no_run(lab: Path, form: str) -> None:
+    (lab / "y.npy").unlink()
+    for seed in range(4):
+        np.save(lab / f"{form.format(seed)}.npy", Y)
+    code, said = inside("import", "lab", "--out", "s")
+    assert (code, runs("s")) == (0, {"imported": 4}), said
+    np.save(lab / f"{form.format(2)}.npy", 3 - Y)
+    code, said = inside("import", "lab", "--out", "t")
+    assert (code, "there can be one file of true classes" in said) == (2, True), said
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "told"),
+    [
+        ({"true": Y, "pred": labels(0)}, "truth=pred", "truth=true,prediction=pred"),
+        ({"label": labels(0), "note": Y}, "prediction=label", "prediction=label,truth=NAME"),
+        (
+            {"y": Y, "pred": labels(0), "fold": Y},
+            "truth=y,prediction=pred",
+            "truth=y,prediction=pred,row_id=NAME",
+        ),
+    ],
+)
+def test_what_is_proposed_reads_no_column_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: Any, given: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(columns).write_csv("a.csv")
+    code, said = inside("import", "a.csv", "--out", "s", "--columns", given)
+    assert (code, f"--columns {told}" in said) == (2, True), said

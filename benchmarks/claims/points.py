@@ -19,7 +19,7 @@ from manyseed.analysis.questions.comparison import (
 )
 from manyseed.analysis.questions.points import answer, by_point, often_wrong, wrong_labels
 from manyseed.analysis.questions.quantiles import runs_needed
-from manyseed.orchestrator.importing.orders import apart
+from manyseed.orchestrator.importing.orders import apart, lone_orders, other_order
 
 Right = list[tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
@@ -254,7 +254,46 @@ def _shuffled(seed: int, *, is_shuffled: bool) -> Tally:
     return Tally(found == [5] if is_shuffled else bool(found))
 
 
+def _turned(seed: int, *, is_turned: bool) -> Tally:
+    """Say which of six runs has its classes, or its points, in another order.
+
+    Else the last is far worse than the others, collapsed, of classes drawn by chance, or it takes
+    one class for another more often than not.
+    """
+    rng, n, kind = np.random.default_rng([seed, 5]), 600, seed % 4
+    n_classes = 2 + seed % 5
+    y = rng.choice(n_classes, n, p=rng.dirichlet(np.full(n_classes, 20.0)))
+    runs = []
+    for run in range(6):
+        share = 0.2 * (1 + 0.1 * rng.standard_t(2) ** 2)
+        share = 0.55 if run == 5 and kind == 0 and not is_turned else share
+        runs.append(np.where(rng.random(n) < share, rng.integers(0, n_classes, n), y))
+    if is_turned:
+        runs[5] = runs[5][::-1] if kind == 0 else np.roll(np.arange(n_classes), 1)[runs[5]]
+    elif kind == 1:
+        runs[5] = np.where(rng.random(n) < 0.02, rng.integers(0, n_classes, n), 0)
+    elif kind == 2:
+        runs[5] = rng.choice(n_classes, n, p=rng.dirichlet(np.ones(n_classes)))
+    elif kind == 3:
+        runs[5] = np.where((runs[5] == 1) & (rng.random(n) < 0.7), 0, runs[5])
+    found = lone_orders([other_order(y, run, n_classes) for run in runs])
+    return Tally(found == [5] if is_turned else bool(found))
+
+
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "seed_3.csv has the mean recall 0.10, where other runs have 0.90, and would have 0.89 with "
+        "its classes in the order c, b, a",
+        "import",
+        r"where other runs have",
+        0.05,
+        "sweeps",
+        partial(_turned, is_turned=False),
+        partial(_turned, is_turned=True),
+        "six runs, one far worse, or collapsed to a class, or of classes drawn by chance, or that "
+        "takes a class for another; 2 to 6 classes, 600 points",
+        "a run's classes, or its points, are in another order: it is named",
+    ),
     Claim(
         "seed_3.csv disagrees with the others 2 times as often …: all its points are shuffled",
         "import",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -12,9 +13,10 @@ from typing import Any, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.run import Probability
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import (
     ManyseedError,
     Unread,
@@ -23,22 +25,20 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.archive import (
-    exported,
-    unpack,
-)
+from manyseed.orchestrator.importing.archive import exported, is_exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
     ENTRIES,
     NOTHING,
     READERS,
     InMemory,
-    OnDisk,
     entries_of,
+    further_entries,
+    holds_runs,
     in_memory,
     opened_as_held,
 )
-from manyseed.orchestrator.importing.classes import CLASS, RIGHT, by_numbers, is_flag
+from manyseed.orchestrator.importing.classes import by_numbers, require_named
 from manyseed.orchestrator.importing.directory import write_sweep
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
@@ -47,7 +47,6 @@ from manyseed.orchestrator.importing.mapping import (
     common_name,
     models_of,
     require_one_kind,
-    require_one_model,
 )
 from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
@@ -55,21 +54,17 @@ from manyseed.orchestrator.importing.predictions import (
     TRUTHS,
     Entries,
     Names,
+    PredictionFile,
     left_out,
     one_truth,
-    ordered,
     prediction_file,
     require_once,
+    truth_among,
     truth_beside,
+    truths_in,
     unreadable,
 )
-from manyseed.orchestrator.importing.tables import (
-    OWN,
-    is_exported,
-    openml,
-    parts_of,
-    read_frame,
-)
+from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
 
 FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
@@ -129,7 +124,8 @@ def import_predictions(
         The names in tables of columns that have others than OpenML's, such as
         ``{"truth": "label", "confidence": "p_{class}"}``; further columns are then not read.
     key : mapping of str to str
-        The same of entries in NPZ and PyTorch files: ``{"scores": "preds"}``.
+        The same of entries in NPZ and PyTorch files: ``{"scores": "preds"}``; of one run each,
+        ``{"scores": "seed{run}"}``.
     name : str
         What the paths of files say: ``{classifier}/seed-{run}.csv``, with any of dataset,
         classifier, repeat, run, hparams and others; ``*`` for anything. Folders are then searched
@@ -173,9 +169,9 @@ def import_predictions(
         folders = [file for file in files if _is_folder(file)]
         check = partial(_imported, files, directory, tried=True)
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
-            given.add("y_true")
+            given |= {"y_true", "truth"}
         elif beside := truth_beside(files, error, lambda one: check(**{**options, "truth": one})):
-            given.add("y_true")
+            given |= {"y_true", "truth"}
             error = error.told({**error.options, "truth": str(beside)})
         raise error.told(_all_meant(error, given, options, check)) from None
 
@@ -196,7 +192,7 @@ def _all_meant(
         before = meant
         for option, value in error.options.items():
             if isinstance(value, Mapping):
-                pairs = {**meant.get(option, {}), **value, **(options[option] or {})}
+                pairs = {**meant.get(option, {}), **(options[option] or {}), **value}
                 value = {
                     own: theirs
                     for own, theirs in pairs.items()
@@ -243,20 +239,21 @@ def _imported(
         )
     elif classifiers:
         dataset = dataset or "imported"
-    _require_named(columns, (*OWN, "confidence", *NAMES), "--columns")
-    _require_named(key, (*ENTRIES, *ALSO), "--key")
+    require_named(columns, (*OWN, "confidence", *NAMES), "--columns")
+    require_named(key, (*ENTRIES, *ALSO), "--key")
     truths: list[Path] = []
-    own = [runs, None if truth is None or _holds_runs(Path(truth), key) else truth]
+    own = [runs, None if truth is None or holds_runs(Path(truth), key) else truth]
     files = left_out(files, own)
     pattern = None if name is None else Pattern(name)
-    if not dataset and (folder := next((file for file in files if _is_folder(file)), None)):
+    folder = next((file for file in files if _is_folder(file)), None)
+    if not dataset and folder and "dataset" not in (columns or {}):
         dataset = folder.resolve().name
     if pattern is not None:
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
         folders = [file for file in files if _is_folder(file)]
         beside = [one for folder in folders for one in sorted(folder.iterdir())]
-        truths += [one for one in beside if one.stem in TRUTHS and one.suffix in READERS]
+        truths += [one for one in beside if one.stem in TRUTHS and one.suffix in FORMATS]
         files = [one for one in pattern.files(files, FORMATS) if one not in truths]
     files = left_out([one for file in files for one in _spread(file, truths)], own)
     if dataset and pattern is None:
@@ -290,6 +287,10 @@ def _imported(
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
+    if not truth and pattern is None and (beside := truth_among(files)):
+        what, options = "is named like true classes, not like a run", {"truth": str(beside[0])}
+        before, after = "if it holds these: ", "\n  if it is a run, rename it"
+        raise Unread(what, file=beside[0], key=None, options=options, before=before, after=after)
     with _one_message(files):
         kinds = {"arrays" if isinstance(each, InMemory) else _kind(each) for each, _ in named}
         require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
@@ -298,24 +299,22 @@ def _imported(
         or (kinds <= {".zip", "exported"} and len(files) > 1)
         or (classifiers and not kinds <= {"arrays", "table"})
     ):
-        raise UserError(
-            "these files cannot be imported together",
-            file=files[-1],
-            remedy="import arrays, tables with OpenML's columns, or one exported file at a time",
-        )
+        what = "these files cannot be imported together"
+        remedy = "import arrays, tables with OpenML's columns, or one exported file at a time"
+        raise UserError(what, file=files[-1], remedy=remedy)
     (kind,) = kinds
     for given, option, of in (
         *((columns, "--columns", "table"), (key, "--key", "arrays")),
-        *((truth, "--truth", "arrays"), (runs, "--runs", "arrays")),
+        (runs, "--runs", "arrays"),
     ):
         if given and kind != of:
             what = "CSV and Parquet tables" if of == "table" else "NPZ and PyTorch files"
             remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
             remedy = remedy if kind in ("table", "arrays") else "leave it out"
-            if option == "--truth" and kind == "table":
-                remedy = "add the true classes to each table as a column, matched by row_id: "
-                remedy += 'pl.read_csv("pred.csv").join(pl.read_csv("truth.csv"), on="id")'
             raise UserError(f"is for {what}", file=files[0], key=option, remedy=remedy)
+    if truth and kind not in ("arrays", "table"):
+        what = "is for arrays and tables"
+        raise UserError(what, file=files[0], key="--truth", remedy="leave it out")
     if adding and kind != "arrays":
         raise UserError(
             "only files of arrays can be added to a sweep: NPZ, NPY and PyTorch files",
@@ -331,9 +330,11 @@ def _imported(
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
             theirs = tuple((columns or {}).items())
+            of_rows = truth or one_truth([one for one in truths if _is_table(one)])
+            beside_them = (("truth", Path(of_rows)),) if of_rows else ()
             by_names: dict[Names, list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
-                said = tuple(of_paths.get(file, {}).items())
+                said = (*of_paths.get(file, {}).items(), *beside_them)
                 for of_part, where in parts_of(file, names, theirs):
                     by_names.setdefault(of_part, []).append((file, (*said, *where)))
             entries, orders = [], dict[str | None, tuple[str, ...]]()
@@ -345,7 +346,7 @@ def _imported(
         else:
             _allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
-            more = _further_entries(
+            more = further_entries(
                 one_truth(truths) if truth is None else Path(truth),
                 None if runs is None else Path(runs),
                 scratch,
@@ -364,7 +365,7 @@ def _imported(
         are_joined = kind in ("arrays", "table")
         if are_joined:
             is_unnamed = not (classifiers or pattern or is_named or "classifier" in (columns or {}))
-            of_one = partial(require_one_model, files if is_unnamed else [], sources)
+            of_one = partial(_require_one_model, files if is_unnamed else [], sources)
             try:
                 sources = joined(sources, is_dataset_given=is_dataset_given)
             except Unread:
@@ -374,6 +375,31 @@ def _imported(
         if tried:
             return 0
         return write(sources, directory)
+
+
+def _require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
+    """Refuse runs of one test set whose files' names seem to be of several classifiers."""
+    first = sources[0].y_true
+    if len(files) < 3 or any(not np.array_equal(each.y_true, first) for each in sources):
+        return
+    name, counts = models_of(files)
+    if len(counts) < 2 or max(counts.values()) < 2:
+        return
+    if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
+        name = name.replace("{run}", "*")
+    shown = some([f"{model} ({n:,})" for model, n in counts.items()], 5)
+    what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
+    if min(counts.values()) < 2 or len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
+        warn(f"{what}. If these are several: --name {shlex.quote(name)}")
+        return
+    raise Unread(
+        what,
+        file=files[0],
+        key=None,
+        options={"name": name},
+        before="read them from the names: ",
+        after="\n  if they are one classifier: --classifier NAME",
+    )
 
 
 def _names(found: Mapping[str, Any], dataset: str | None, classifier: str | None) -> Names:
@@ -490,18 +516,23 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     """
     if not _is_folder(file):
         return [file]
-    held = [one for one in file.iterdir() if one.suffix in FORMATS and not one.name.startswith(".")]
+    every = [one for one in file.iterdir() if not one.name.startswith(".")]
+    held = [one for one in every if one.suffix in FORMATS]
+    if left := sorted(one.name for one in every if one not in held and _LEFT.fullmatch(one.name)):
+        warn(f"{some(left, _MOST_TRIED)} in {file} {'was' if len(left) == 1 else 'were'} not read.")
     real = {one.resolve() for one in held if not one.is_symlink()}  # latest.npz → seed-4.npz
     held = [one for one in held if not one.is_symlink() or one.resolve() not in real]
     found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
-    truths += [one for one in found if one.stem in TRUTHS]
-    others = [one for one in found if one.stem not in TRUTHS]
+    truths += (own := truths_in(found))
+    others = [one for one in found if one not in own]
     if not others:
         remedy = f"their names end in {', '.join(FORMATS)}"
         below = (one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS)
         if example := next(below, None):
             path = example.relative_to(file).as_posix()
-            form, _ = models_of([*below, example])
+            every = [example, *below]
+            same = [one for one in every if one.name == example.name]
+            form = models_of(every)[0] or models_of(same)[0]
             form = form or f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
             raise Unread(
                 "this folder has no files of predictions",
@@ -514,20 +545,24 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     return others
 
 
-def _require_named(given: Mapping[str, str] | None, known: Sequence[str], key: str) -> None:
-    """Refuse an unknown name of ours, and a form of confidences without its place for the class."""
-    for own, theirs in (given or {}).items():
-        require_one_of(own, known, "unknown name", key=key)
-        if own == "confidence" and theirs.count(CLASS) != 1:
-            remedy = f"write {CLASS} where the class stands: confidence='p_{CLASS}'"
-            raise UserError("needs a column for each class", key=key, value=theirs, remedy=remedy)
+_INSTEAD_OF = {
+    (".gz", ".bz2", ".xz", ".zst", ".7z", ".tar"): "unpack it",
+    (".pkl", ".pickle", ".joblib", ".dill"): "a pickle may run anything, and is not read: save "
+    "arrays with numpy.savez, tables with DataFrame.to_parquet",
+    (".tsv", ".txt", ".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".rds"): "save it as "
+    "CSV or Parquet",
+    (".h5", ".hdf5", ".mat", ".zarr"): "save it with numpy.savez",
+}
+_LEFT = re.compile(r".*[.](csv|tsv|np[yz]|parquet|xlsx?|feather)([.](gz|bz2|xz|zst))?", re.I)
 
 
 def _kind(file: Path) -> str:
     if not file.is_file():
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
-        raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
+        known = (how for of, how in _INSTEAD_OF.items() if file.suffix.lower() in of)
+        remedy = next(known, nearest(file.suffix, FORMATS))
+        raise UserError("unknown format", file=file, remedy=remedy)
     if not file.stat().st_size:
         raise UserError("is empty", file=file)
     if file.suffix in READERS:
@@ -535,57 +570,3 @@ def _kind(file: Path) -> str:
     if file.suffix == ".zip":
         return ".zip"
     return "exported" if is_exported(file) else "table"
-
-
-def _holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
-    """Return whether a file of true classes also holds predictions."""
-    if truth.suffix == ".npy" or truth.suffix not in READERS:
-        return False
-    with suppress(Exception), ExitStack() as stack:  # what cannot be read is told where it is used
-        held = opened_as_held(truth, truth.parent, stack, key or NOTHING)
-        return "y_true" in held.small and bool(held.large)
-    return False
-
-
-def _truth(file: Path, scratch: Path) -> NDArray[Any]:
-    """Return the true classes in a file of them alone, or in one that also holds others."""
-    if file.suffix in (".csv", ".parquet"):
-        frame = read_frame(file, TRUTHS)
-        names = [name for name in TRUTHS if name in frame.columns] or frame.columns
-        if len(names) != 1:
-            remedy = "call the column of true classes y_true"
-            raise UserError("has several columns", file=file, remedy=remedy)
-        if RIGHT.fullmatch(names[0]) and is_flag(frame[names[0]]):
-            what = "may say whether predictions are right, but the true class is needed"
-            remedy = "call a column of true classes y_true"
-            raise UserError(what, file=file, key=names[0], remedy=remedy)
-        return np.array(ordered(frame, names[0], file)[names[0]].to_list())
-    with ExitStack() as stack:
-        if file.suffix in READERS and file.suffix != ".npy":
-            held = opened_as_held(file, scratch, stack, NOTHING)
-            if "y_true" in held.small:
-                return np.asarray(held.small["y_true"])
-            array = next(iter(held.large.values()), None)
-            if array is None:
-                raise UserError("y_true is missing", file=file)
-        else:
-            array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
-        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
-
-
-def _further_entries(
-    truth: Path | None, runs: Path | None, scratch: Path
-) -> dict[str, NDArray[Any] | list[Any]]:
-    """Return the entries in the files of true classes and of runs, if given."""
-    entries: dict[str, NDArray[Any] | list[Any]] = {}
-    if truth is not None:
-        try:
-            entries["y_true"] = _truth(truth, scratch)
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
-    if runs is not None:
-        table = read_frame(runs)
-        for name in table.columns:
-            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
-            entries[name] = table[name].to_list()
-    return entries

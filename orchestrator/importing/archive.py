@@ -1,4 +1,4 @@
-"""What others packed: what ``export`` wrote, and files of tensors.
+"""What others packed, opened: tables, tensors, and what ``export`` wrote.
 
 A zip may come from anybody. Only names that ``export`` writes are unpacked, as plain files no
 larger than the sweep's own layout allows; anything else is refused before it is written.
@@ -16,16 +16,19 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
+from manyseed.analysis.counts import some
+from manyseed.jobs.datasets import csvfile
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.parquet import scan_parquet
 from manyseed.orchestrator.disk.placing import appearing
@@ -37,19 +40,21 @@ from manyseed.orchestrator.errors import (
     UserError,
 )
 from manyseed.orchestrator.importing.classes import Predicted, codes
+from manyseed.orchestrator.importing.mapping import is_id, truth_column
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     TEST_SETS_BYTES,
     Entries,
     Names,
     Positions,
+    unheard,
     unreadable,
 )
-from manyseed.orchestrator.importing.tables import collected, reading, scan
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.arrays import itemsize
+from manyseed.orchestrator.store.exchange import SCHEMA
 from manyseed.orchestrator.store.schema import GroupSpec
 
 _WHOLE = "import what manyseed export --out FILE.zip wrote"
@@ -351,6 +356,139 @@ def _lines(path: Path, lines: Positions) -> pl.DataFrame:
     table = scan(path).select(columns)
     with reading(path):
         return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])
+
+
+LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
+MAX_ROWS = 200_000_000
+
+
+def read_frame(path: Path, labels: Sequence[str] = LABELS) -> pl.DataFrame:
+    """Read an entire table of predictions or of runs' attributes.
+
+    `labels` are the columns whose text is kept as it is written.
+    """
+    if path.suffix != ".csv":
+        with reading(path):
+            texts = cs.by_dtype(pl.Categorical, pl.Enum, pl.Binary)
+            return collected(path, scan(path)).with_columns(texts.cast(pl.String))
+    with reading(path):
+        content = path.read_bytes()
+        try:
+            frame = csvfile.read(content, labels=labels, ignored=(), missing=())
+            without = {"": "index"} if "index" not in frame.columns else {}  # as pandas writes it
+            return frame.rename(without, strict=False)
+        except csvfile.Repeated as error:
+            is_data = csvfile.data_as_header(content, path.suffix) is not None
+            remedy = (
+                "put a line with the names of columns above its first" if is_data else "rename them"
+            )
+            raise UserError(error.what, file=path, remedy=remedy) from None
+        except csvfile.Unreadable as error:
+            raise UserError(f"cannot be read: {error}", file=path) from None
+
+
+def is_exported(path: Path) -> bool:
+    """Return whether a file is a table that ``export`` wrote."""
+    if path.suffix != ".parquet":
+        return False
+    with reading(path):
+        schema = scan(path).collect_schema()
+    if not set(SCHEMA) - set(LATER) <= set(schema):
+        return False
+    for name, dtype in SCHEMA.items():
+        if name in schema and schema[name] != dtype:
+            raise UserError(f"is {schema[name]}, not {dtype}", file=path, key=name)
+    return True
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """Open a Parquet file; it is named where it cannot be read."""
+    with reading(path):
+        return pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
+
+
+def collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
+    """Read all rows, unless there are too many: even a tiny file may claim any number of rows."""
+    with reading(path):
+        rows = frame.select(pl.len()).collect().item()
+        if rows > MAX_ROWS:
+            raise UserError(f"has {rows:,} rows, more than {MAX_ROWS:,}", file=path)
+        return frame.collect()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn polars' errors in an unreadable file into a user error."""
+    try:
+        with unheard():
+            yield
+    except (
+        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+        *(OSError, UnicodeError),
+    ) as error:
+        if type(error) is UnicodeError:  # of csvfile, which says what is wrong
+            raise UserError(f"cannot be read: {error}", file=path) from None
+        what = "a Parquet file" if path.suffix == ".parquet" else "a CSV"
+        raise unreadable(path, what, error) from error
+
+
+def with_truth(
+    frame: pl.DataFrame, file: Path, named: Mapping[str, str], path: Path
+) -> pl.DataFrame:
+    """Return a table of predictions with the true classes of another, and their ids as row_id.
+
+    Rows are matched by the ids that both have, or, if these have nothing but true classes, by their
+    order. `file`: the table of true classes. `named`: the columns of the other, which is `path`.
+    """
+    if file.suffix not in (".csv", ".parquet"):
+        remedy = "give a CSV or Parquet table of them, with the ids of rows"
+        raise UserError(f"is no table, but {path.name} is", file=file, key="--truth", remedy=remedy)
+    name = truth_column(read_frame(file, ()), file, own := named.get("truth", "truth"))
+    other = read_frame(file, (name,))
+    shared = [one for one in other.columns if one != name and one in frame.columns]
+    ids = [one for one in shared if is_id(other[one]) and not other[one].is_duplicated().any()]
+    ids = [one for one in ids if one == named.get("row_id")] or ids
+    if ids:
+        places = [_places(frame, other, one, path, file) for one in ids]
+        if unlike := [one for one, at in zip(ids, places, strict=True) if not at.equals(places[0])]:
+            what = f"its rows match those of {path.name} otherwise by {ids[0]} than by {unlike[0]}"
+            remedy = f"say which tells rows apart: --columns row_id={unlike[0]}"
+            raise UserError(what, file=file, key="--truth", remedy=remedy)
+        truth = other[name][places[0]]
+    elif len(other) == len(frame) and len(other.columns) == 1:
+        truth = other[name]
+    else:
+        raise UserError(
+            f"has no column of ids that {path.name} has, too, by which to match rows",
+            file=file,
+            key="--truth",
+            remedy="give both a column of one name that tells rows apart, such as id",
+        )
+    if own in frame.columns:
+        n = int((frame[own].cast(pl.String) != truth.cast(pl.String)).sum())
+        if n:
+            what = f"holds true classes of its own, of which {n:,} are others in {file.name}"
+            raise UserError(what, file=path, key=own, remedy="leave out the one that is wrong")
+        return frame
+    frame = frame.with_columns(truth.alias(own))
+    if ids and "row_id" not in {*named, *frame.columns} and ids[0] not in named.values():
+        frame = frame.rename({ids[0]: "row_id"})
+    return frame
+
+
+def _places(
+    frame: pl.DataFrame, other: pl.DataFrame, name: str, path: Path, file: Path
+) -> pl.Series:
+    """Return which row of another table each row is, by a column of ids that both have."""
+    ids = [table[name].alias("id").cast(pl.String) for table in (frame, other)]
+    mine, theirs = (each.str.strip_chars().fill_null("") for each in ids)
+    for here, there, it in ((mine, theirs, path), (theirs, mine, file)):
+        lost = here.filter(~here.is_in(there.to_list())).unique(maintain_order=True)
+        if len(lost):
+            what = f"{it.name} alone has {name} {some(lost.to_list(), 3)}"
+            remedy = "both must have the same rows; take those out that are not meant"
+            raise UserError(what, file=file, key="--truth", remedy=remedy)
+    return mine.replace_strict(theirs, pl.Series(range(len(other))), return_dtype=pl.Int64)
 
 
 _PLAIN_TENSORS = "save only tensors: torch.save({'scores': scores, 'y_true': y_true}, FILE)"

@@ -11,8 +11,8 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,29 +24,32 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Unread, UserError, nearest
-from manyseed.orchestrator.importing.archive import opened, read_tensors, reading_zip
+from manyseed.orchestrator.errors import Unread, UserError, nearest, require_one_of
+from manyseed.orchestrator.importing.archive import (
+    opened,
+    read_frame,
+    read_tensors,
+    reading_zip,
+)
 from manyseed.orchestrator.importing.classes import (
     Predicted,
     codes,
     gaps_of_sigmoids,
-    in_order,
+    is_one_hot,
+    names_of_classes,
     ordered,
     predicted,
     remedy_for,
-    require_apart,
     require_logits,
-    require_one_order,
-    texts,
 )
-from manyseed.orchestrator.importing.mapping import meant_entries
-from manyseed.orchestrator.importing.orders import require_axes, require_last_of_classes
+from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by, truth_column
+from manyseed.orchestrator.importing.orders import by_run, require_axes
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
-    MAX_CLASSES,
     Entries,
     Names,
     Positions,
+    sorted_rows,
     unreadable,
 )
 from manyseed.orchestrator.store.schema import ScoreType
@@ -151,7 +154,10 @@ class InMemory:
         `ENTRIES`: further ones are then not read. `kinds` returns those of their dtypes, in a file.
         """
         entries: dict[str, str] = {}
-        theirs = {name: own for own, name in keys.items()}
+        theirs: dict[str, str] = {}
+        for own, name in keys.items():
+            named = [each for each, _ in numbered_by(name, found)] if own in LARGE else []
+            theirs |= dict.fromkeys(named or [name], own)
         for name in theirs:
             if name not in found:
                 raise UserError("has no such entry", file=self.file, key=name, remedy=_has(found))
@@ -170,11 +176,39 @@ class InMemory:
                     options={"key": meant_entries(kinds())},
                     before=f"{remedy}\n  it holds {', '.join(found)}; say which is which: ",
                 )
-            if own in LARGE and own in entries.values():
+            if own in LARGE and own in entries.values() and RUN not in keys.get(own, ""):
                 twice = "holds both scores and logits; give only one of them"
                 raise UserError(twice, file=self.file)
             entries[name] = own
         return entries
+
+    def of_runs(self, entries: Mapping[str, str], keys: Keys) -> Iterator[tuple[str, list[str]]]:
+        """Yield what entries of a run each are, and those, in the order of their numbers.
+
+        Unless there is an entry `run`, the numbers are kept as such.
+        """
+        for own, form in keys.items():
+            if own in LARGE and (runs := numbered_by(form, [*entries])):
+                self.small["run"] = np.array([number for _, number in runs])
+                yield own, [name for name, _ in runs]
+
+
+def _stacked(
+    path: Path, runs: Iterable[tuple[str, NDArray[Any]]], scratch: Path, stack: ExitStack
+) -> OnDisk:
+    """Copy entries of one run each, and of one shape, into a temporary file; they are read once."""
+    file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
+    forms: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+    for name, values in runs:
+        first, form = next(iter(forms.items()), (name, (values.shape, values.dtype)))
+        if form != (values.shape, values.dtype):
+            what = f"is {values.shape} of {values.dtype}, but {first} is {form[0]} of {form[1]}"
+            raise UserError(what, file=path, key=name, remedy="save each run in one form")
+        forms[name] = form
+        file.write(np.ascontiguousarray(values).tobytes())
+    file.flush()
+    shape, dtype = next(iter(forms.values()))
+    return OnDisk(file, 0, (len(forms), *shape), dtype)
 
 
 def _has(names: Iterable[str]) -> str:
@@ -212,9 +246,16 @@ def npz(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     def kinds() -> Mapping[str, str]:
         return {key: _kind(path, archive, info, key) for key, info in found.items()}
 
-    for key, name in held.entries([*found], keys, kinds).items():
+    entries = held.entries([*found], keys, kinds)
+    for own, runs in held.of_runs(entries, keys):
+        with reading_zip(path, own):
+            each = ((key, _small(path, archive, found[key], key)) for key in runs)
+            held.large[own] = _stacked(path, each, scratch, stack)
+    for key, name in entries.items():
         info = found[key]
         with reading_zip(path, name):
+            if name in held.large:
+                continue
             if name in LARGE:
                 held.large[name] = _member(path, archive, info, scratch, stack)
             else:
@@ -245,8 +286,14 @@ def tensors(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory
     def kinds() -> Mapping[str, str]:
         return {key: array.dtype.kind for key, array in found.items()}
 
-    for key, name in held.entries([*found], keys, kinds).items():
+    entries = held.entries([*found], keys, kinds)
+    for own, runs in held.of_runs(entries, keys):
+        each = ((key, found[key]) for key in runs)
+        held.large[own] = _stacked(path, each, scratch, stack)
+    for key, name in entries.items():
         array = found[key]
+        if name in held.large:
+            continue
         if name in LARGE:
             file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
             np.save(file, np.ascontiguousarray(array), allow_pickle=False)
@@ -296,6 +343,12 @@ def entries_of(
     in which to return the file's classes, if these are its names.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
+    if "y_true" in held.small and "y_true" in more:
+        own, other = (np.asarray(each["y_true"]) for each in (held.small, more))
+        is_alike = own.dtype.kind == other.dtype.kind and own.shape == other.shape
+        if is_alike and (n := np.count_nonzero(own != other)):
+            what = f"differs in {n:,} points from the true classes of --truth, or of the folder"
+            raise UserError(what, file=path, key="y_true", remedy="leave out what is wrong")
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
         if large and "y_true" not in given:
@@ -318,14 +371,17 @@ def entries_of(
             options={"truth": "FILE"},
             before=f"{remedy}: ",
         )
-    if array.shape[1:] == np.shape(given["y_true"]) and _is_one_hot(np.asarray(given["y_true"])):
+    y_true = np.asarray(given["y_true"])
+    if y_true.shape[1:] == (1,) and len(y_true) in array.shape and "repeat" not in given:
+        given["y_true"] = y_true[:, 0]  # as Keras has them
+    elif y_true.ndim == 2 and len(y_true) in array.shape and is_one_hot(y_true):
         raise UserError(
-            f"has shape {array.shape[1:]}, a row of 0 and 1 for each sample",
+            f"has shape {y_true.shape}, a row of 0 and 1 for each sample",
             file=path,
             key="y_true",
             remedy="give the true class of each sample: y_true.argmax(axis=1)",
         )
-    array = _by_run(array, given, key, path)
+    array = by_run(array, given, key, path)
     if len(array.shape) not in ((2, 3) if key == "scores" else (2,)) or 0 in array.shape:
         wanted = (
             "(run, sample, class), or (run, sample) of logit gaps"
@@ -341,7 +397,7 @@ def entries_of(
             remedy="give predicted classes as labels; give scores as floats: scores.astype(float)",
         )
     n_runs, n_samples = array.shape[:2]
-    class_names = _class_names(given, array, key, path)
+    class_names = names_of_classes(given, array, key, path)
     if key == "scores" and not probabilities and probability != "none":
         require_logits(array, path)
     if not (key == "labels" and array.dtype.kind in "US"):
@@ -381,55 +437,6 @@ def entries_of(
         origin=held.origin,
         are_classes_seen=key == "labels" and "class_names" not in given,
     )
-
-
-def _is_one_hot(y_true: NDArray[Any]) -> bool:
-    """Return whether each row has a single 1 and otherwise 0."""
-    is_number = y_true.ndim == 2 and y_true.dtype.kind in "biuf"
-    return is_number and bool(np.isin(y_true, (0, 1)).all() and (y_true.sum(axis=1) == 1).all())
-
-
-def _by_run(
-    array: OnDisk | NDArray[Any], given: Mapping[str, Any], key: str, path: Path
-) -> OnDisk | NDArray[Any]:
-    """Return an array as (run, sample) or (run, sample, class); true classes tell which is which.
-
-    Of one run the axis may be lacking: (sample), or (sample, class) of scores.
-    """
-    shape, n = array.shape, np.shape(given["y_true"])[-1:]
-    places = [axis for axis, length in enumerate(shape) if (length,) == n]
-    if shape[1:2] == n or not places or not 1 <= len(shape) <= (2 if key == "labels" else 3):
-        return array
-    if array.dtype.itemsize * math.prod(shape) > _SMALL_BYTES:
-        remedy = "save it in this order, which can be read in parts"
-        needed = f"has shape {shape}; (run, sample, …) is needed"
-        raise UserError(needed, file=path, key=key, remedy=remedy)
-    whole = array[np.arange(shape[0])]
-    if len(shape) == 1:
-        return whole[None]
-    if key == "labels":
-        return whole.T
-    if len(shape) == 2:
-        _require_classes(given, shape, path)
-        return whole[None]
-    whole = np.moveaxis(whole, places[0], 1)
-    if "class_names" not in given:
-        require_last_of_classes(whole.shape, np.asarray(given["y_true"]), path)
-    return whole
-
-
-def _require_classes(given: Mapping[str, Any], shape: tuple[int, ...], path: Path) -> None:
-    """Refuse scores (sample, …) whose other axis may be runs instead of classes."""
-    classes = np.unique(np.asarray(given["y_true"]))
-    n = len(given["class_names"]) if "class_names" in given else len(classes)
-    if shape[1] != n and "class_names" not in given:
-        raise UserError(
-            f"has shape {shape}, (sample, class) by y_true, which has {n} different classes",
-            file=path,
-            key="scores",
-            remedy="name all classes with class_names; or, if the second axis is runs, give "
-            "scores.T, the logit gaps (run, sample)",
-        )
 
 
 def _no_probabilities(
@@ -477,38 +484,6 @@ def _member(
     return OnDisk.at(file, start, path, info.filename.removesuffix(".npy"), info.file_size)
 
 
-def _class_names(
-    given: Mapping[str, Any], array: OnDisk | NDArray[Any], key: str, path: Path
-) -> tuple[str, ...]:
-    y_true = texts(np.asarray(given["y_true"]), "y_true", path)
-    n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
-    if "class_names" in given:
-        given_names = texts(np.asarray(given["class_names"]), "class_names", path)
-        if given_names.ndim != 1 or given_names.dtype.kind not in "Uiu":
-            raise UserError("is not a list of names", file=path, key="class_names")
-        names = tuple(str(name) for name in given_names.tolist())
-    elif y_true.dtype.kind == "U":
-        names = in_order(np.unique(y_true).tolist())
-        if key == "scores" or array.dtype.kind not in "US":
-            require_one_order(names, "y_true", path)
-    else:
-        largest = int(y_true.max(initial=0)) if y_true.dtype.kind in "iub" else 0
-        if max(largest + 1, n_scores or 0) > MAX_CLASSES:
-            message = f"goes up to {largest:,}, but there can be {MAX_CLASSES:,} classes at most"
-            raise UserError(message, file=path, key="y_true")
-        names = tuple(map(str, range(n_scores or max(largest + 1, 2))))
-    if n_scores is not None and len(names) != n_scores:
-        raise UserError(
-            f"there are {len(names)} classes, but scores for {n_scores}",
-            file=path,
-            key="class_names",
-        )
-    if len(set(names)) != len(names) or len(names) < 2:
-        raise UserError("at least two different classes are needed", file=path, key="class_names")
-    require_apart(names, names, "class_names" if "class_names" in given else "y_true", path)
-    return names
-
-
 def _plain(of: str, key: str, given: Any) -> Any:
     """Return a NumPy array, whatever library `given` comes from."""
     array = np.atleast_1d(to_numpy(given))
@@ -523,3 +498,49 @@ def _plain(of: str, key: str, given: Any) -> Any:
     if array.dtype.kind == "O":
         raise UserError("is not an array of numbers or text", file=Path(of), key=key)
     return array
+
+
+def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
+    """Return whether a file of true classes also holds predictions."""
+    if truth.suffix == ".npy" or truth.suffix not in READERS:
+        return False
+    with suppress(Exception), ExitStack() as stack:  # what cannot be read is told where it is used
+        held = opened_as_held(truth, truth.parent, stack, key or NOTHING)
+        return "y_true" in held.small and bool(held.large)
+    return False
+
+
+def _truth(file: Path, scratch: Path) -> NDArray[Any]:
+    """Return the true classes in a file of them alone, or in one that also holds others."""
+    if file.suffix in (".csv", ".parquet"):
+        name = truth_column(read_frame(file, ()), file)
+        return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
+    with ExitStack() as stack:
+        if file.suffix in READERS and file.suffix != ".npy":
+            held = opened_as_held(file, scratch, stack, NOTHING)
+            if "y_true" in held.small:
+                return np.asarray(held.small["y_true"])
+            array = next(iter(held.large.values()), None)
+            if array is None:
+                raise UserError("y_true is missing", file=file)
+        else:
+            array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
+        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
+
+
+def further_entries(
+    truth: Path | None, runs: Path | None, scratch: Path
+) -> dict[str, NDArray[Any] | list[Any]]:
+    """Return the entries in the files of true classes and of runs, if given."""
+    entries: dict[str, NDArray[Any] | list[Any]] = {}
+    if truth is not None:
+        try:
+            entries["y_true"] = _truth(truth, scratch)
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
+    if runs is not None:
+        table = read_frame(runs)
+        for name in table.columns:
+            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
+            entries[name] = table[name].to_list()
+    return entries

@@ -1,9 +1,12 @@
-"""Classes in predictions: names and their order, labels as indices, probabilities as scores."""
+"""Classes in predictions: names and their order, labels as indices, probabilities as scores.
+
+And what is kept of a run.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,12 +14,16 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import log_expit
+from scipy.special import log_expit, log_softmax
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted, same_spelling, similar, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
-from manyseed.jobs.run import OFF, gaps, labels
-from manyseed.orchestrator.errors import Unread, UserError, nearest
+from manyseed.jobs.run import OFF, Prediction, Probability, gaps, labels
+from manyseed.orchestrator.errors import Unread, UserError, nearest, require_one_of
+from manyseed.orchestrator.store.schema import GroupSpec
+
+MAX_CLASSES = 2**16 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +225,10 @@ def require_logits(scores: Any, file: Path) -> None:
         return all(is_so(scores[np.array([run])][0]) for run in range(scores.shape[0]))
 
     if len(scores.shape) == 2:
+        if every(lambda gap: bool((gap >= 0).all() and (gap == np.round(gap)).all())):
+            refuse(
+                "labels, not logit gaps: all are whole numbers", "save them so: labels.astype(int)"
+            )
         other = "logit gaps may also be given as scores (run, sample, class): -gap / 2 and gap / 2"
         if every(lambda gap: bool(0 <= gap.min() <= gap.max() <= 1)):
             refuse(
@@ -282,6 +293,18 @@ def remedy_for(p: NDArray[Any]) -> str:
     return "without --probabilities, scores are logits or logit gaps"
 
 
+def remedy_of_shares(p: NDArray[np.float64]) -> str:
+    """Return what to do about confidences (sample, class) that are not from 0 to 1."""
+    if total := _total(p):
+        return "divide percentages by 100" if total == _PERCENT else f"divide them by {total:g}"
+    if (p >= 0).all() and p.max() <= _PERCENT:
+        return "divide percentages by 100; of logits, give scipy.special.softmax(logits, axis=1)"
+    return (
+        "if they are logits, give scipy.special.softmax(logits, axis=1), or import them as arrays: "
+        "numpy.savez(FILE, scores=logits, y_true=y); to import labels alone, leave them out"
+    )
+
+
 def _problem(p: NDArray[np.float64], off: float) -> tuple[int, str] | None:
     """Return the first test point with invalid probabilities and why; None if all are valid.
 
@@ -338,7 +361,12 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
             f"goes from {values.min()} to {values.max()}, but there are {len(class_names)} classes",
             file=file,
             key=key,
-            remedy="labels are indices of classes from 0; name all classes with class_names",
+            remedy="labels are indices of classes from 0; "
+            + (
+                "name all classes with class_names"
+                if values.min() >= 0
+                else f"or give {key}.astype(str)"
+            ),
         )
     return values
 
@@ -396,3 +424,139 @@ def most_probable(frame: pl.DataFrame) -> pl.DataFrame:
     p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
     order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
     return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
+
+
+def names_of_classes(given: Mapping[str, Any], array: Any, key: str, path: Path) -> tuple[str, ...]:
+    """Return the classes of arrays: those that they name, or those of their true classes."""
+    y_true = texts(np.asarray(given["y_true"]), "y_true", path)
+    n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
+    if "class_names" in given:
+        given_names = texts(np.asarray(given["class_names"]), "class_names", path)
+        if given_names.ndim != 1 or given_names.dtype.kind not in "Uiu":
+            raise UserError("is not a list of names", file=path, key="class_names")
+        names = tuple(str(name) for name in given_names.tolist())
+    elif y_true.dtype.kind == "U":
+        names = in_order(np.unique(y_true).tolist())
+        if key == "scores" or array.dtype.kind not in "US":
+            require_one_order(names, "y_true", path)
+    else:
+        largest = int(y_true.max(initial=0)) if y_true.dtype.kind in "iub" else 0
+        if max(largest + 1, n_scores or 0) > MAX_CLASSES:
+            message = f"goes up to {largest:,}, but there can be {MAX_CLASSES:,} classes at most"
+            raise UserError(message, file=path, key="y_true")
+        names = tuple(map(str, range(n_scores or max(largest + 1, 2))))
+    if n_scores is not None and len(names) != n_scores:
+        raise UserError(
+            f"there are {len(names)} classes, but scores for {n_scores}",
+            file=path,
+            key="class_names",
+        )
+    if len(set(names)) != len(names) or len(names) < 2:
+        raise UserError("at least two different classes are needed", file=path, key="class_names")
+    require_apart(names, names, "class_names" if "class_names" in given else "y_true", path)
+    if key == "labels" and array.dtype.kind == "b" and len(names) > 2:
+        what = f"is true or false, but there are {len(names)} classes"
+        remedy = "give predicted classes, not whether they are right"
+        raise UserError(what, file=path, key=key, remedy=remedy)
+    return names
+
+
+def is_one_hot(y_true: NDArray[Any]) -> bool:
+    """Return whether each row has a single 1 and otherwise 0."""
+    is_number = y_true.ndim == 2 and y_true.dtype.kind in "biuf"
+    return is_number and bool(np.isin(y_true, (0, 1)).all() and (y_true.sum(axis=1) == 1).all())
+
+
+_BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at once
+
+
+def prediction_of(given: Predicted, number: int, spec: GroupSpec) -> Prediction:
+    """Return the prediction of one run as training would have returned it."""
+    grid = (len(spec.epochs), spec.samples)
+    shape = grid if spec.n_classes == 2 else (*grid, spec.n_classes)
+    if given.scores is None:
+        assert given.label is not None
+        nans = np.broadcast_to(np.float32(np.nan), shape)
+        label = given.label[number].astype(np.uint16)
+        return Prediction(nans, label, nans[..., 0] if nans.ndim == 3 else nans, np.nan)
+    if given.label is None:
+        is_softmax = spec.probability == "softmax"
+        scores, label = as_kept(given.scores[number], spec.n_classes, is_softmax=is_softmax)
+    else:
+        scores = given.scores[number].astype(np.float32, copy=False)
+        label = given.label[number, 0]
+    confidence = np.full(grid, np.nan, dtype=np.float32)
+    if spec.has_confidence and spec.probability != "none":
+        confidence[0] = _confidence(scores, label.astype(np.intp), spec.probability)
+    return Prediction(scores[None], label.astype(np.uint16)[None], confidence, np.nan)
+
+
+def _confidence(
+    scores: NDArray[np.float32], label: NDArray[np.intp], probability: Probability
+) -> NDArray[np.float64]:
+    """Return the probabilities of the labels (sample,), computed in blocks."""
+    confidence = np.empty(len(label))
+    step = max(1, _BLOCK_SCORES // scores.shape[1])
+    for first in range(0, len(label), step):
+        block = slice(first, first + step)
+        logs = scores[block] if probability == "softmax" else log_expit(scores[block])
+        p = np.exp(log_softmax(logs.astype(np.float64), axis=1))
+        confidence[block] = np.take_along_axis(p, label[block, None], axis=1)[:, 0]
+    return confidence
+
+
+def require_shared(
+    seen: NDArray[np.integer[Any]],
+    true: NDArray[np.integer[Any]],
+    names: Sequence[str],
+    file: Path,
+) -> None:
+    """Refuse predicted classes, if any, none of which is a true class. Both are indices."""
+    if seen.size and not np.isin(seen, true).any() and max(seen.size, true.size) > 1:
+        shown = [some([names[each] for each in of], _SHOWN) for of in (seen, true)]
+        raise UserError(
+            f"no predicted class is a true class: predicted are {shown[0]}, true {shown[1]}",
+            file=file,
+            remedy="write classes in one way in both; a column that says whether a prediction "
+            "is right is no true class",
+        )
+
+
+_SHOWN = 10  # classes in a message
+
+
+_LABELS_ALONE = "remove the columns confidence.* to import only the labels"
+
+
+def scores_of(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path) -> Predicted:
+    """Return the scores of one run's confidences; predictions must be the most probable class."""
+
+    def refuse(run: int, point: int, why: str) -> NoReturn:
+        what = f"row_id {frame['row_id'][point]}: {why}"
+        raise UserError(what, file=path, key="confidence", remedy=_LABELS_ALONE)
+
+    p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
+    result = predicted(p[None], refuse)
+    rounded = p.astype(np.float32)
+    if (rounded[np.arange(len(label)), label] < rounded.max(axis=1)).any():
+        what = "predictions disagree with their confidences"
+        raise UserError(what, file=path, key="prediction", remedy=_LABELS_ALONE)
+    return result
+
+
+def require_named(given: Mapping[str, str] | None, known: Sequence[str], key: str) -> None:
+    """Refuse an unknown name of ours, and a form of confidences without its place for the class."""
+    for own, theirs in (given or {}).items():
+        if own not in known and theirs in known:
+            remedy = f"our name stands first: {theirs}={own}"
+            raise UserError("unknown name", key=key, value=own, remedy=remedy)
+        require_one_of(own, known, "unknown name", key=key)
+        twice = [
+            each for each, of in (given or {}).items() if of == theirs != "NAME" and each != own
+        ]
+        if twice:
+            what = f"is read as {own} and as {twice[0]}"
+            raise UserError(what, key=key, value=theirs, remedy="say it once")
+        if own == "confidence" and theirs.count(CLASS) != 1:
+            remedy = f"write {CLASS} where the class stands: confidence='p_{CLASS}'"
+            raise UserError("needs a column for each class", key=key, value=theirs, remedy=remedy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,29 +13,30 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import did_you_mean, quoted
-from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
+from manyseed.jobs.run import Cell, Prediction, canonical_json
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
-from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.importing.classes import Predicted, as_kept
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.classes import prediction_of, require_shared
 from manyseed.orchestrator.importing.orders import (
     FEWEST_KEPT,
     Order,
     apart,
-    better_order,
     far_better,
+    lone_orders,
+    other_order,
 )
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     Positions,
     PredictionFile,
     require_apart,
+    sweep_text,
     with_told,
 )
 from manyseed.orchestrator.plans.layout import Groups, lay_out
@@ -55,19 +57,30 @@ BLOCK_BYTES = 2**26
 _MOST_LOOKED_AT = 20  # runs
 _MOST_PAIRED = 40  # runs
 _SHOWN = 10  # classes in a message
-_BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at once
+
+
+Elsewhere = dict[bytes, tuple[tuple[str, str, int], str]]
+"""By a digest of predictions: dataset, classifier and cell of the first run with them; its place.
+
+None by which so few points are wrong that different runs may agree.
+"""
 
 
 def write_rows(
-    group: Group, source: PredictionFile, order: Positions, recipe: int, told: list[str]
+    group: Group,
+    source: PredictionFile,
+    order: Positions,
+    recipe: int,
+    told: list[str],
+    elsewhere: Elsewhere,
 ) -> int:
     """Publish all runs, a shard at a time; return the number of raised probabilities.
 
     `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
     (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
-    `told`: receives what users are warned of.
+    `told`: receives what users are warned of. `elsewhere`: of sources that were written before.
     """
-    floored, length, seen = 0, group.spec.shard_length, Doubts(source)
+    floored, length, seen = 0, group.spec.shard_length, Doubts(source, elsewhere)
     for number in range(group.shards):
         shard = _ImportedShard(group, source, recipe, seen)
         shard.write(number, order[number * length : (number + 1) * length])
@@ -84,15 +97,20 @@ class Doubts:
     """
 
     def __init__(
-        self, source: PredictionFile, kept: Callable[[int], NDArray[np.uint16] | None] | None = None
+        self,
+        source: PredictionFile,
+        elsewhere: Elsewhere,
+        kept: Callable[[int], NDArray[np.uint16] | None] | None = None,
     ) -> None:
-        self._kept = kept
+        self._kept, self._elsewhere = kept, elsewhere
+        self._again: list[tuple[int, str, str]] = []
         self._source, self._repeats = source, source.runs["repeat"].to_numpy()
         self._is_copy = source.runs["copy"].to_numpy()
         alike = pl.struct(*DEFAULTS, "repeat").rank("dense")
         self._group = source.runs.select(alike).to_series().to_list()
         self._true = np.unique(source.y_true)
-        self._orders: list[Order | None] = []
+        self._orders: list[tuple[int, float, Order | None]] = []
+        self._of_order: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._signs: list[tuple[float, float] | None] = []
         self._predicted = np.zeros(len(source.class_names), dtype=np.int64)
         self._odd: dict[int, list[int]] = {}
@@ -105,8 +123,10 @@ class Doubts:
         """Look at a run."""
         label, n_classes = prediction.label[-1], len(self._source.class_names)
         truth = self._source.y_true[self._repeats[position]]
-        if len(self._orders) < _MOST_LOOKED_AT and None not in self._orders:
-            self._orders.append(better_order(truth, label.astype(np.intp), n_classes))
+        recall, order = other_order(truth, label.astype(np.intp), n_classes)
+        if order is not None:  # many runs have few orders
+            order = replace(order, classes=self._of_order.setdefault(order.classes, order.classes))
+        self._orders.append((position, recall, order))
         is_open = len(self._signs) < _MOST_LOOKED_AT and None not in self._signs
         if n_classes > 2 and self._source.keep != "none" and is_open:
             least = prediction.scores[-1].argmin(axis=-1)
@@ -123,43 +143,34 @@ class Doubts:
         for array in values if self._source.keep != "none" else values[:1]:
             digest.update(np.ascontiguousarray(array).tobytes())
         self._digests.setdefault((group, digest.digest()), []).append(position)
+        if self._source.keep != "none" or np.count_nonzero(label != truth) >= _UNLIKELY:
+            mine = self._source.dataset, self._source.classifier, group
+            first = mine, self._source.places[position]
+            whose, place = self._elsewhere.setdefault(digest.digest(), first)
+            if whose != mine:
+                self._again.append((position, place, whose[1]))
         if self._room >= (work := label.size * n_classes):
             self._room -= work
             self._labels.setdefault(group, {})[position] = label.astype(np.uint16)
 
     def tell(self) -> list[str]:
         """Refuse what cannot be meant, and warn of what is hardly meant; return that."""
-        self._require_some_class()
+        names, file = self._source.class_names, self._source.file
+        require_shared(np.flatnonzero(self._predicted), self._true, names, file)
         self._tell_same()
+        self._tell_again()
         if self.off:
             warn(
                 f"{self._source.file.name}: the probabilities of a test point sum to 1 only within "
                 f"{self.off:.2g}, as if rounded; they were divided by their sum."
             )
         self._tell_odd()
-        self._tell_order_or_sign()
-        self._tell_apart()
+        self._tell_apart(self._tell_order_or_sign())
         return self._told
 
     def _warn(self, what: str) -> None:
         self._told.append(f"{self._source.file.name}: {what}")
         warn(self._told[-1])
-
-    def _require_some_class(self) -> None:
-        seen = np.flatnonzero(self._predicted)
-        if (
-            seen.size
-            and not np.isin(seen, self._true).any()
-            and max(seen.size, self._true.size) > 1
-        ):
-            names = self._source.class_names
-            shown = [some([names[each] for each in of], _SHOWN) for of in (seen, self._true)]
-            raise UserError(
-                f"no predicted class is a true class: predicted are {shown[0]}, true {shown[1]}",
-                file=self._source.file,
-                remedy="write classes in one way in both; a column that says whether a prediction "
-                "is right is no true class",
-            )
 
     def _tell_same(self) -> None:
         """Refuse a run that is given twice, unless runs are numbered or it may be by chance."""
@@ -197,6 +208,18 @@ class Doubts:
                 "them with 'run'",
             )
 
+    def _tell_again(self) -> None:
+        if not self._again:
+            return
+        own, others, whose = (dict.fromkeys(each) for each in zip(*self._again, strict=True))
+        classifier, places = self._source.classifier, self._source.places
+        of = "another cell or test set" if [*whose] == [classifier] else some([*whose], _SHOWN)
+        self._warn(
+            f"{some([places[position] for position in own], _SHOWN)} of {classifier} "
+            f"{'holds' if len(own) == 1 else 'hold'} the same predictions as "
+            f"{some([*others], _SHOWN)} of {of}. Was a file given twice, or copied?"
+        )
+
     def _tell_odd(self) -> None:
         if not self._odd:
             return
@@ -213,19 +236,23 @@ class Doubts:
             f"class.{others} {near}".rstrip()
         )
 
-    def _tell_order_or_sign(self) -> None:
-        """Warn if every run speaks for one other order, or for the opposite sign: the better."""
+    def _tell_order_or_sign(self) -> set[int]:
+        """Warn if every run speaks for one other order, or for the opposite sign: the better.
+
+        Or if a few runs do so alone; return their positions.
+        """
         signs = [each for each in self._signs if each is not None]
-        found = [each for each in self._orders if each is not None]
+        first = [each for _, _, each in self._orders[:_MOST_LOOKED_AT]]
+        found = [each for each in first if each is not None]
         orders = {each.classes for each in found}
         sign = order = (0.0, 0.0)
         if len(signs) == len(self._signs) and signs:
             sign = np.mean(signs, axis=0)
-        if len(found) == len(self._orders) and len(orders) == 1:
+        if len(found) == len(first) and len(orders) == 1:
             order = np.mean([(each.given, each.better) for each in found], axis=0)
         given, better = max(sign, order, key=lambda recalls: recalls[1])
         if not better:
-            return
+            return self._tell_lone_orders()
         names, has = self._source.class_names, f"{self._source.classifier} has the mean recall"
         if sign[1] > order[1]:
             self._warn(
@@ -233,16 +260,41 @@ class Doubts:
                 "class. Are scores of the opposite sign, such as distances or negative "
                 "log-likelihoods? Give -scores."
             )
-            return
-        shown = some([names[number] for number in orders.pop()], _SHOWN)
-        also = " Or are scores of the opposite sign?" if len(names) == 2 else ""
+            return set()
         self._warn(
-            f"{has} {given:.2f}, and would have {better:.2f} with its classes in the order "
-            f"{shown}. Are scores, or indices of labels, in the order of the classes? class_names "
-            f"gives it.{also}"
+            f"{has} {given:.2f}, and would have {better:.2f} with its {found[0].words(names)}. "
+            "Are scores, or indices of labels, in the order of the classes? class_names gives it."
+            f"{self._or_sign}"
         )
+        return set()
 
-    def _tell_apart(self) -> None:
+    @property
+    def _or_sign(self) -> str:
+        two = len(self._source.class_names) == 2
+        return " Or are scores of the opposite sign?" if two else ""
+
+    def _tell_lone_orders(self) -> set[int]:
+        alone = [self._orders[at] for at in lone_orders([each[1:] for each in self._orders])]
+        told = {position for position, _, _ in alone}
+        others = [recall for position, recall, _ in self._orders if position not in told]
+        by_order: dict[str, list[tuple[int, Order]]] = {}
+        for position, _, order in alone:
+            assert order is not None
+            what = order.words(self._source.class_names)
+            by_order.setdefault(what, []).append((position, order))
+        for what, runs in by_order.items():
+            places = some([self._source.places[position] for position, _ in runs], _SHOWN)
+            given, better = np.mean([(each.given, each.better) for _, each in runs], axis=0)
+            has, its = ("has", "its") if len(runs) == 1 else ("have", "their")
+            self._warn(
+                f"{places} {has} the mean recall {given:.2f}, where other runs have "
+                f"{np.mean(others):.2f}, and would have {better:.2f} with {its} {what}. Are "
+                "scores, or rows, in another order than theirs? Put it right, or leave it out."
+                f"{self._or_sign}"
+            )
+        return told
+
+    def _tell_apart(self, told: set[int]) -> None:
         for held in self._labels.values():
             positions = [*held]
             truth, label = self._source.y_true[self._repeats[positions[0]]], [*held.values()]
@@ -250,7 +302,7 @@ class Doubts:
             n = 0 if kept is None else len(kept)
             every = np.stack([*([] if kept is None else kept), *label])
             found, times = apart(every, truth, n)
-            if found:
+            if found and not {positions[at - n] for at in found} <= told:
                 places = some([self._source.places[positions[at - n]] for at in found], _SHOWN)
                 disagrees, its = ("disagrees", "its") if len(found) == 1 else ("disagree", "their")
                 others = "runs that are there" if n >= FEWEST_KEPT else "others"
@@ -294,7 +346,7 @@ class ImportedRuns:
             self.floored += predicted.floored
             self._seen.off = max(self._seen.off, predicted.off)
             for offset, position in enumerate(block.tolist()):
-                prediction = _prediction(predicted, offset, spec)
+                prediction = prediction_of(predicted, offset, spec)
                 if spec.scores != "none" and not np.isfinite(prediction.scores).all():
                     raise UserError(
                         "has scores that are not finite",
@@ -349,41 +401,6 @@ class _ImportedShard:
         self.numbers["status"][row] = COPY if is_copy else DONE
 
 
-def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Prediction:
-    """Return the prediction of one run as training would have returned it."""
-    grid = (len(spec.epochs), spec.samples)
-    shape = grid if spec.n_classes == 2 else (*grid, spec.n_classes)
-    if predicted.scores is None:
-        assert predicted.label is not None
-        nans = np.broadcast_to(np.float32(np.nan), shape)
-        label = predicted.label[number].astype(np.uint16)
-        return Prediction(nans, label, nans[..., 0] if nans.ndim == 3 else nans, np.nan)
-    if predicted.label is None:
-        is_softmax = spec.probability == "softmax"
-        scores, label = as_kept(predicted.scores[number], spec.n_classes, is_softmax=is_softmax)
-    else:
-        scores = predicted.scores[number].astype(np.float32, copy=False)
-        label = predicted.label[number, 0]
-    confidence = np.full(grid, np.nan, dtype=np.float32)
-    if spec.has_confidence and spec.probability != "none":
-        confidence[0] = _confidence(scores, label.astype(np.intp), spec.probability)
-    return Prediction(scores[None], label.astype(np.uint16)[None], confidence, np.nan)
-
-
-def _confidence(
-    scores: NDArray[np.float32], label: NDArray[np.intp], probability: Probability
-) -> NDArray[np.float64]:
-    """Return the probabilities of the labels (sample,), computed in blocks."""
-    confidence = np.empty(len(label))
-    step = max(1, _BLOCK_SCORES // scores.shape[1])
-    for first in range(0, len(label), step):
-        block = slice(first, first + step)
-        logs = scores[block] if probability == "softmax" else log_expit(scores[block])
-        p = np.exp(log_softmax(logs.astype(np.float64), axis=1))
-        confidence[block] = np.take_along_axis(p, label[block, None], axis=1)[:, 0]
-    return confidence
-
-
 def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     """Write a sweep directory; it appears whole or not at all.
 
@@ -398,19 +415,20 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
                 remedy="import them separately, or rename one: a file's name is its dataset's",
             )
     require_apart(sources, {})
-    floored, told = 0, list[str]()
+    floored, told, elsewhere = 0, list[str](), Elsewhere()
     with appearing(directory) as paths:
         groups, plan = _planned(sources)
         groups.write(paths)
         write_plan(paths, plan, new_part=True)
-        place(paths.sweep_file, _sweep_file(sources, directory, plan).encode())
+        n = (int(str(plan.extents[column].max())) for column in ("repeats", "runs"))
+        place(paths.sweep_file, sweep_text(sources, directory, *n).encode())
         lay_out(paths, plan, groups)
         for source, spec in zip(sources, groups.specs, strict=True):
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
             recipe = register(paths.recipes, made_from(source))
             order = placed(source)["position"].to_numpy().astype(np.int64)
-            floored += write_rows(group, source, order, recipe, told)
+            floored += write_rows(group, source, order, recipe, told, elsewhere)
         if told:
             place(paths.sweep_file, with_told(paths.sweep_file.read_text("utf-8"), told).encode())
         consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
@@ -507,28 +525,3 @@ def _rows(source: PredictionFile, cells: pl.DataFrame) -> pl.DataFrame:
         "repeat", "run", cell=cells["cell"].gather(runs["place"]), row=pl.int_range(pl.len())
     )
     return rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
-
-
-def _sweep_file(sources: Sequence[PredictionFile], directory: Path, plan: Plan) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", directory.name).lstrip("._-") or "imported"
-    repeats, runs = (int(str(plan.extents[column].max())) for column in ("repeats", "runs"))
-    lines = [
-        "# Made by manyseed import: these predictions were made elsewhere and can't be planned.",
-        f"name    = {toml_value(name[:100])}",
-        "seed    = 0",
-        f"repeats = {min(repeats, 10_000)}",
-        f"runs    = {min(runs, 60_000)}",
-    ]
-    for source in sources:
-        lines += grid_lines(source.dataset, source.classifier)
-    return "\n".join(lines) + "\n"
-
-
-def grid_lines(dataset: str, classifier: str) -> list[str]:
-    """Return the grid of a dataset and a classifier, as lines of a sweep file."""
-    return [
-        "",
-        "[[grid]]",
-        f"dataset    = {toml_value([dataset])}",
-        f"classifier = {toml_value([classifier])}",
-    ]

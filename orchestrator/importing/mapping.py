@@ -13,12 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import parsed, quoted
-from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -28,8 +26,8 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, is_flag
-from manyseed.orchestrator.importing.predictions import ATTRIBUTES, PredictionFile
+from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, is_flag
+from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
@@ -274,19 +272,39 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
         names = [name for name in kinds if re.fullmatch(words, name, re.IGNORECASE)]
         if own not in kinds and (names or own == "y_true"):
             pairs[own] = names[0] if names else "NAME"
-    left = [name for name in kinds if name not in pairs.values()]
+    own_names = {*_ENTRIES_MEANT, *ATTRIBUTES}
+    left = [name for name in kinds if name not in {*pairs.values(), *own_names}]
     if not {"scores", "logits", "labels"} & {*left}:
         named = [name for name in left if _PREDICTED.fullmatch(name)]
-        named = named or [name for name in left if len(left) == 1 and kinds[name] in [*"fiub"]]
+        of_numbers = [
+            name for name in left if kinds[name] in [*"fiu"] and not RIGHT.fullmatch(name)
+        ]
+        named = named or [name for name in of_numbers if len(left) == 1]
         named.sort(key=lambda name: kinds[name] != "f")
-        is_label = bool(named) and kinds[named[0]] != "f"
-        pairs = {"labels" if is_label else "scores": named[0] if named else "NAME"} | pairs
+        form = "" if named else _form_of_runs(of_numbers)
+        first = (named or of_numbers * bool(form) or [""])[0]
+        own = "labels" if first and kinds[first] != "f" else "scores"
+        pairs = {own: form or first or "NAME"} | pairs
     return pairs
 
 
 def is_named(name: str, own: str) -> bool:
     """Return whether others name a column `own` so."""
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
+
+
+def truth_column(frame: pl.DataFrame, file: Path, given: str = "") -> str:
+    """Return the name of the column of true classes in a table of them, maybe the one given."""
+    names = [name for name in (given, *TRUTHS) if name in frame.columns][:1]
+    names = names or [name for name in frame.columns if is_named(name, "truth")]
+    names = names or [name for name in frame.columns if not is_named(name, "row_id")]
+    remedy = "call the column of true classes y_true"
+    if len(names) != 1:
+        raise UserError("has several columns", file=file, remedy=remedy)
+    if RIGHT.fullmatch(names[0]) and is_flag(frame[names[0]]):
+        what = "may say whether predictions are right, but the true class is needed"
+        raise UserError(what, file=file, key=names[0], remedy=remedy)
+    return names[0]
 
 
 def entries_naming_rows(file: Path) -> list[str]:
@@ -339,6 +357,13 @@ def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
 
 RUN = "{run}"
 """Stands for the number in the names of columns, each with the predictions of one run."""
+
+
+def numbered_by(form: str, names: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the names of that form and their numbers, in this order; none if it has no number."""
+    number = re.compile("([0-9]+)".join(map(re.escape, form.split(RUN))))
+    found = [(name, int(of[1])) for name in names if RUN in form and (of := number.fullmatch(name))]
+    return sorted(found, key=lambda each: each[1])
 
 
 def _form_of_runs(names: Sequence[str]) -> str:
@@ -447,6 +472,20 @@ _BEFORE = re.compile(
 )
 
 
+def form_of_folds(files: Sequence[Path]) -> str:
+    """Return the pattern of files that are of a fold each: {repeat}, and {run} for seeds."""
+    forms = {
+        _OF_SEED.sub(r"\1{run}", _OF_FOLD.sub(r"\1{repeat}", file.name, count=1), count=1)
+        for file in files
+    }
+    (form,) = forms if len(forms) == 1 else ("",)
+    return form if "{repeat}" in form else ""
+
+
+_OF_FOLD = re.compile(r"((?:^|[\W_])(?:cv[\W_]*)?(?:folds?|splits?|cv|k)[\W_]*)[0-9]+", re.I)
+_OF_SEED = re.compile(r"((?:^|[\W_])(?:seeds?|runs?|s|r)[\W_]*)[0-9]+", re.I)
+
+
 def shared_ends(names: Iterable[str]) -> tuple[str, str]:
     """Return how all names begin, and how they end after that."""
     first, last = min(names := [*names]), max(names)
@@ -458,31 +497,6 @@ def shared_ends(names: Iterable[str]) -> tuple[str, str]:
 def _shared(one: str, other: str) -> str:
     differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return one[: next(differ, len(one))]
-
-
-def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
-    """Refuse runs of one test set whose files' names seem to be of several classifiers."""
-    first = sources[0].y_true
-    if len(files) < 3 or any(not np.array_equal(each.y_true, first) for each in sources):
-        return
-    name, counts = models_of(files)
-    if len(counts) < 2 or max(counts.values()) < 2:
-        return
-    if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
-        name = name.replace("{run}", "*")
-    shown = some([f"{model} ({n:,})" for model, n in counts.items()], 5)
-    what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
-    if min(counts.values()) < 2 or len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
-        warn(f"{what}. If these are several: --name {shlex.quote(name)}")
-        return
-    raise Unread(
-        what,
-        file=files[0],
-        key=None,
-        options={"name": name},
-        before="read them from the names: ",
-        after="\n  if they are one classifier: --classifier NAME",
-    )
 
 
 def require_one_kind(files: Sequence[Path]) -> None:

@@ -28,9 +28,9 @@ from manyseed.orchestrator.errors import Unread, UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     Doubts,
+    Elsewhere,
     ImportedRuns,
     cells_of,
-    grid_lines,
     group_of,
     made_from,
     placed,
@@ -42,6 +42,7 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     PredictionFile,
     forms,
+    grid_lines,
     merged,
     require_apart,
     require_spelt,
@@ -484,10 +485,10 @@ class _Extension:
 
     def journal(self, file: Path) -> tuple[int, list[str]]:
         """Write all runs to a journal; return the number of raised probabilities, and warnings."""
-        floored, told = 0, list[str]()
+        floored, told, elsewhere = 0, list[str](), Elsewhere()
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                seen = Doubts(source, partial(self._kept, spec, rows))
+                seen = Doubts(source, elsewhere, partial(self._kept, spec, rows))
                 predictions = ImportedRuns(spec, source, seen)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()

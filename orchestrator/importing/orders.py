@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +14,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
-from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.errors import Unread, UserError
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.mapping import Columns, is_id, is_named, numbers_in, row_id_of
@@ -25,13 +25,19 @@ _EXACT = 1e-9
 class Order:
     """An order of the classes in which predictions are far better than in the one they have.
 
-    `classes`: for each class that is predicted, the one that is meant. `given` and `better`: mean
-    recall of the classes as they are, and so.
+    `classes`: for each class that is predicted, the one that is meant; none if it is the points
+    that have another order. `given` and `better`: mean recall of the classes as they are, and so.
     """
 
     classes: tuple[int, ...]
     given: float
     better: float
+
+    def words(self, names: Sequence[str]) -> str:
+        """Say which order it is, by the names of the classes."""
+        if not self.classes:
+            return "points from the last to the first"
+        return f"classes in the order {some([names[number] for number in self.classes], _SHOWN)}"
 
 
 def better_order(
@@ -48,16 +54,19 @@ def better_order(
     """
     if not 2 <= n_classes <= _MOST_ORDERED:
         return None
-    by_class, places = np.argsort(truth, kind="stable"), []
-    counts = np.zeros((2, n_classes, n_classes))
-    for half in (0, 1):
-        rows = by_class[half::2]
-        np.add.at(counts[half], (truth[rows], label[rows]), 1)
-        places.append(_assigned(counts[half]))
-    both = counts.sum(axis=0)
-    n, every, place = both.sum(axis=1), np.arange(n_classes), _assigned(both)
-    if n.min() < _FEWEST_POINTS or any((place != each).any() for each in places):
+    pairs, size = truth.astype(np.intp) * n_classes + label, n_classes**2
+    both = np.bincount(pairs, minlength=size).reshape(n_classes, n_classes)
+    n, every = both.sum(axis=1), np.arange(n_classes)
+    if n.min() < _FEWEST_POINTS:
         return None
+    # no order is better than the most frequent prediction of each class
+    if ((both.max(axis=1) - both[every, every]) / n).mean() < _FAR_BETTER:
+        return None
+    place, by_class = _assigned(both), np.argsort(truth, kind="stable")
+    for rows in (by_class[::2], by_class[1::2]):
+        half = np.bincount(pairs[rows], minlength=size).reshape(n_classes, n_classes)
+        if (place != _assigned(half)).any():
+            return None
     kept, moved = both[every, every], both[every, place]
     given, better = float((kept / n).mean()), float((moved / n).mean())
     either = np.where(place == every, 0, (kept + moved + 1) / (n + 1))
@@ -67,13 +76,51 @@ def better_order(
     return Order(tuple(np.argsort(place).tolist()), given, better)
 
 
+def other_order(
+    truth: NDArray[np.integer[Any]], label: NDArray[np.integer[Any]], n_classes: int
+) -> tuple[float, Order | None]:
+    """Return a run's mean recall, and the order in which it is far better, if there is one.
+
+    Of classes, or of points: from the last to the first.
+    """
+    truth = truth.astype(np.intp, copy=False)
+    right, turned = label == truth, label[::-1] == truth
+    recall = _recall(truth, right)
+    if recall > 1 - _FAR_BETTER:
+        return recall, None
+    found = better_order(truth, label, n_classes)
+    if found is None and _recall(truth, turned) > recall + _FAR_BETTER / 2:  # else in vain
+        better = far_better(truth, right, turned)
+        found = None if better is None else Order((), *better)
+    return recall, found
+
+
+def _recall(truth: NDArray[np.integer[Any]], right: NDArray[np.bool_]) -> float:
+    """Return the mean recall of the classes that occur."""
+    counts = np.bincount(truth)
+    return float((np.bincount(truth, right)[counts > 0] / counts[counts > 0]).mean())
+
+
+def lone_orders(seen: Sequence[tuple[float, Order | None]]) -> list[int]:
+    """Return which runs, a minority, are in another order while the others are in none.
+
+    In it they have the others' mean recall, or miss it by 0.1 at most. `seen`: `other_order` of
+    each run.
+    """
+    others = [recall for recall, order in seen if order is None]
+    if not others or len(seen) - len(others) > max(1, (len(seen) - 1) // 2):
+        return []
+    least = sum(others) / len(others) - _FAR_BETTER
+    return [at for at, (_, order) in enumerate(seen) if order is not None and order.better >= least]
+
+
 _MOST_ORDERED = 100  # classes
 _FEWEST_POINTS = 10
 _FAR_BETTER = 0.1
 _BEYOND_CHANCE = 4.0
 
 
-def _assigned(counts: NDArray[np.float64]) -> NDArray[np.intp]:
+def _assigned(counts: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
     """Return the predicted class that stands for each true class, by mean recall."""
     from scipy.optimize import linear_sum_assignment
 
@@ -269,7 +316,55 @@ def _agreement(
     return excess / np.sqrt(np.maximum(variance, _EXACT))
 
 
-def require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
+def by_run(array: Any, given: Mapping[str, Any], key: str, path: Path) -> Any:
+    """Return an array as (run, sample) or (run, sample, class); true classes tell which is which.
+
+    Of one run the axis may be lacking: (sample), or (sample, class) of scores.
+    """
+    shape, n = array.shape, np.shape(given["y_true"])[-1:]
+    if key == "scores" and len(shape) in (2, 3) and shape[-1] == 1 and n != (1,):
+        # of the positive class, as Keras gives them
+        flat = array[..., 0] if isinstance(array, np.ndarray) else replace(array, shape=shape[:-1])
+        return by_run(flat, given, key, path)
+    places = [axis for axis, length in enumerate(shape) if (length,) == n]
+    if shape[1:2] == n or not places or not 1 <= len(shape) <= (2 if key == "labels" else 3):
+        return array
+    if array.dtype.itemsize * math.prod(shape) > _MOST_TURNED:
+        remedy = "save it in this order, which can be read in parts"
+        needed = f"has shape {shape}; (run, sample, …) is needed"
+        raise UserError(needed, file=path, key=key, remedy=remedy)
+    whole = array[np.arange(shape[0])]
+    if len(shape) == 1:
+        return whole[None]
+    if key == "labels":
+        return whole.T
+    if len(shape) == 2:
+        _require_classes(given, shape, path)
+        return whole[None]
+    whole = np.moveaxis(whole, places[0], 1)
+    if "class_names" not in given:
+        _require_last_of_classes(whole.shape, np.asarray(given["y_true"]), path)
+    return whole
+
+
+def _require_classes(given: Mapping[str, Any], shape: tuple[int, ...], path: Path) -> None:
+    """Refuse scores (sample, …) whose other axis may be runs instead of classes."""
+    classes = np.unique(np.asarray(given["y_true"]))
+    n = len(given["class_names"]) if "class_names" in given else len(classes)
+    if shape[1] != n and "class_names" not in given:
+        raise UserError(
+            f"has shape {shape}, (sample, class) by y_true, which has {n} different classes",
+            file=path,
+            key="scores",
+            remedy="name all classes with class_names; or, if the second axis is runs, give "
+            "scores.T, the logit gaps (run, sample)",
+        )
+
+
+_MOST_TURNED = 2**31  # bytes
+
+
+def _require_last_of_classes(shape: tuple[int, ...], y_true: NDArray[Any], file: Path) -> None:
     """Refuse scores taken as (run, sample, class) of which the first axis may be the classes."""
     n, (first, _, last) = len(np.unique(y_true)), shape
     if first == n != last:
@@ -349,30 +444,7 @@ def _require_axes(
             )
 
 
-def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
-    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
-
-    `whose` and `other`: the names of the two runs.
-    """
-    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
-    for own, theirs, lacks in (
-        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
-        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
-    ):
-        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
-        if missing:
-            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
-            return lacks.format(rows)
-    row = next(
-        number
-        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
-        if one != two
-    )
-    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
-    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
-
-
-_SHOWN = 10  # rows in a message
+_SHOWN = 10  # classes or rows in a message
 
 
 def require_told_apart(
@@ -418,7 +490,6 @@ def require_told_apart(
             refuse(name, _SHUFFLED, {"row_id": name})
 
 
-_SHOWN = 10  # rows in a message
 _SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
 
 

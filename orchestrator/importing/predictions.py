@@ -22,9 +22,9 @@ from manyseed.analysis.counts import some
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Unread, UserError, given, require_one_of
+from manyseed.orchestrator.errors import Unread, UserError, given, require_one_of, toml_value
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
-from manyseed.orchestrator.importing.classes import Predicted, codes, texts
+from manyseed.orchestrator.importing.classes import MAX_CLASSES, Predicted, codes, texts
 from manyseed.orchestrator.paths import WARNED, encode_name
 from manyseed.orchestrator.store.schema import GroupSpec, Keep, ScoreType
 
@@ -47,7 +47,6 @@ ATTRIBUTES: Mapping[str, Option] = {
 _TYPES: Mapping[type, Any] = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
 _MAX_WORD = 200  # letters of an attribute's value
 _MAX_CLASS_NAME = 1000
-MAX_CLASSES = 2**16 - 1
 _MAX_POINT = 2**31 - 1
 TEST_SETS_BYTES = 2**31 - 2**20  # limit for a chunk that holds all of them
 
@@ -378,17 +377,37 @@ def _found(file: Any) -> os.stat_result | None:
 
 _HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
 _TRUE = re.compile(
-    r"y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
-    r"|gold|gt|ground_?truth",
-    re.IGNORECASE,
+    r"(?i)y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
+    r"|gold|gt|ground_?truth"
 )
+
+
+def truth_among(found: Sequence[Path]) -> list[Path]:
+    """Return the one table that is called as tables of true classes are, if it is beside others."""
+    tables = [one for one in found if one.suffix in (".csv", ".parquet")]
+    named = [one for one in tables if _TRUE.fullmatch(one.stem) and one.stem.lower() != "test"]
+    return named if len(named) == 1 < len(found) else []
+
+
+def truths_in(found: Sequence[Path]) -> list[Path]:
+    """Return a folder's files of true classes, of which each run may have one, if all are alike."""
+    stems = {one: _OF_RUN.sub("", one.stem) for one in found}
+    named = [one for one, stem in stems.items() if stem in TRUTHS]
+    each = [one for one, stem in stems.items() if _TRUE.fullmatch(stem) and stem != "test"]
+    return named or (each if 2 * len(each) == len(found) else truth_among(found))
+
+
+_OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
 
 
 def truth_beside(
     files: Sequence[Path], error: Unread, check: Callable[[Path], object]
 ) -> Path | None:
     """Return a file beside those given that holds the true classes that an error misses."""
-    lacks = error.options.get("key", {}).get("y_true") == "NAME"
+    lacks = "NAME" in (
+        error.options.get("key", {}).get("y_true"),
+        error.options.get("columns", {}).get("truth"),
+    )
     if not lacks and error.options.get("truth") != "FILE":
         return None
     folders = {file if file.is_dir() else file.parent for file in files if isinstance(file, Path)}
@@ -424,7 +443,7 @@ def one_truth(truths: Sequence[Path]) -> Path | None:
     return truths[0] if truths else None
 
 
-def ordered(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
+def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
     """Return a table of true classes in the order of predictions, by a column of their numbers."""
     n = len(frame)
     others = frame.drop(truth)
@@ -450,6 +469,42 @@ def ordered(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
             "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
         )
     return frame[list(next(iter(orders)))] if orders else frame
+
+
+def sweep_text(sources: Sequence[PredictionFile], directory: Path, repeats: int, runs: int) -> str:
+    """Return the text of the sweep file for sources of so many repeats and runs."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", directory.name).lstrip("._-") or "imported"
+    lines = [
+        "# Made by manyseed import: these predictions were made elsewhere and can't be planned.",
+        f"name    = {toml_value(name[:100])}",
+        "seed    = 0",
+        f"repeats = {min(repeats, 10_000)}",
+        f"runs    = {min(runs, 60_000)}",
+    ]
+    for source in sources:
+        lines += grid_lines(source.dataset, source.classifier)
+    return "\n".join(lines) + "\n"
+
+
+def grid_lines(dataset: str, classifier: str) -> list[str]:
+    """Return the grid of a dataset and a classifier, as lines of a sweep file."""
+    return [
+        "",
+        "[[grid]]",
+        f"dataset    = {toml_value([dataset])}",
+        f"classifier = {toml_value([classifier])}",
+    ]
+
+
+def positions_of(row_ids: Sequence[pl.Series]) -> Any:
+    """Return the row ids of each repeat as numbers: ids that are text as their place when sorted.
+
+    Text is sorted over all repeats, so that a point has one number in all of them.
+    """
+    if any(ids.dtype == pl.String for ids in row_ids):
+        every = pl.concat([ids.cast(pl.String) for ids in row_ids]).unique().sort()
+        return np.stack([every.search_sorted(ids.cast(pl.String)).to_numpy() for ids in row_ids])
+    return np.stack([ids.to_numpy() for ids in row_ids])
 
 
 def with_told(text: str, told: Iterable[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.axes import LATER
-from manyseed.jobs.datasets import csvfile
+from manyseed.analysis.counts import some
+from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
+from manyseed.orchestrator.importing.archive import LABELS, read_frame, with_truth
 from manyseed.orchestrator.importing.classes import (
     CLASS,
     CONFIDENCE,
@@ -27,102 +27,34 @@ from manyseed.orchestrator.importing.classes import (
     in_order,
     is_flag,
     most_probable,
-    predicted,
+    remedy_of_shares,
     require_apart,
     require_columns,
+    scores_of,
 )
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
     RUN,
     Columns,
     Values,
+    form_of_folds,
     meant_columns,
+    numbered_by,
     numbers_in,
     require_no_flag,
 )
-from manyseed.orchestrator.importing.orders import (
-    other_rows,
-    require_same_order,
-    require_told_apart,
-)
+from manyseed.orchestrator.importing.orders import require_same_order, require_told_apart
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
     Entries,
     Names,
     Positions,
-    unheard,
-    unreadable,
+    positions_of,
 )
-from manyseed.orchestrator.store.exchange import SCHEMA
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
-_LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
-MAX_ROWS = 200_000_000
-
-
-def read_frame(path: Path, labels: Sequence[str] = _LABELS) -> pl.DataFrame:
-    """Read an entire table of predictions or of runs' attributes.
-
-    `labels` are the columns whose text is kept as it is written.
-    """
-    if path.suffix != ".csv":
-        return collected(path, scan(path))
-    with reading(path):
-        try:
-            frame = csvfile.read(path.read_bytes(), labels=labels, ignored=(), missing=())
-            without = {"": "index"} if "index" not in frame.columns else {}  # as pandas writes it
-            return frame.rename(without, strict=False)
-        except csvfile.Repeated as error:
-            raise UserError(error.what, file=path, remedy="rename them") from None
-        except csvfile.Unreadable as error:
-            raise UserError(f"cannot be read: {error}", file=path) from None
-
-
-def is_exported(path: Path) -> bool:
-    """Return whether a file is a table that ``export`` wrote."""
-    if path.suffix != ".parquet":
-        return False
-    with reading(path):
-        schema = scan(path).collect_schema()
-    if not set(SCHEMA) - set(LATER) <= set(schema):
-        return False
-    for name, dtype in SCHEMA.items():
-        if name in schema and schema[name] != dtype:
-            raise UserError(f"is {schema[name]}, not {dtype}", file=path, key=name)
-    return True
-
-
-def scan(path: Path) -> pl.LazyFrame:
-    """Open a Parquet file; it is named where it cannot be read."""
-    with reading(path):
-        return pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
-
-
-def collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
-    """Read all rows, unless there are too many: even a tiny file may claim any number of rows."""
-    with reading(path):
-        rows = frame.select(pl.len()).collect().item()
-        if rows > MAX_ROWS:
-            raise UserError(f"has {rows:,} rows, more than {MAX_ROWS:,}", file=path)
-        return frame.collect()
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn polars' errors in an unreadable file into a user error."""
-    try:
-        with unheard():
-            yield
-    except (
-        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
-        *(OSError, UnicodeError),
-    ) as error:
-        if type(error) is UnicodeError:  # of csvfile, which says what is wrong
-            raise UserError(f"cannot be read: {error}", file=path) from None
-        what = "a Parquet file" if path.suffix == ".parquet" else "a CSV"
-        raise unreadable(path, what, error) from error
 
 
 def openml(
@@ -152,12 +84,8 @@ def openml(
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
         if unread := [name for name in frame.columns if name not in used]:
-            of = (
-                f"columns {', '.join(unread)} were"
-                if len(unread) > 1
-                else f"column {unread[0]} was"
-            )
-            warn(f"{paths[0].name}: {of} not read.")
+            of, were = ("columns", "were") if len(unread) > 1 else ("column", "was")
+            warn(f"{paths[0].name}: {of} {', '.join(unread)} {were} not read.")
         if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
             for path, said in zip(paths[1:], values[1:], strict=True):
                 other = _part(path, columns, said)
@@ -183,13 +111,21 @@ def openml(
             test_set = frame.select("row_id", "truth")
             known, place = first.setdefault(repeat, (test_set, places[-1]))
             if not known.equals(test_set):
-                rows = other_rows(test_set, known, places[-1], place)
+                rows = _other_rows(test_set, known, places[-1], place)
+                if not any(name == "repeat" for name, _ in values[number]):
+                    _require_no_folds(paths, rows)
                 raise UserError(
                     f"repeat {repeat} has other rows or true classes: {rows}",
                     file=path,
                     key="row_id",
                     remedy=_rows_told(paths[0], columns),
                 )
+    form = "" if any(name == "repeat" for name, _ in values[0]) else form_of_folds(paths)
+    if form and len(paths) > 1 and len(first) == 1:
+        warn(
+            f"{paths[0].name}: files are named as folds, and each is a run on one test set. If "
+            f"each has test points of its own: --name {shlex.quote(form)}"
+        )
     test_sets = {repeat: frame for repeat, (frame, _) in first.items()}
     sizes = {frame.height for frame in test_sets.values()}
     if len(sizes) > 1:
@@ -215,7 +151,7 @@ def openml(
             frame = runs[order[row["repeat"]], row["run"]]
             labels.append(_codes(frame["prediction"], class_names, "prediction", path))
             if has_confidences:
-                one_run = _scores(frame, class_names, labels[-1], path)
+                one_run = scores_of(frame, class_names, labels[-1], path)
                 assert one_run.scores is not None
                 scores.append(one_run.scores)
                 floored, off = floored + one_run.floored, max(off, one_run.off)
@@ -233,7 +169,7 @@ def openml(
         ),
         read=read,
         attributes=given,
-        test_index=_positions([test_sets[r]["row_id"] for r in order]),
+        test_index=positions_of([test_sets[r]["row_id"] for r in order]),
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
         are_classes_seen=not has_confidences,
@@ -242,45 +178,56 @@ def openml(
     )
 
 
-def _positions(row_ids: Sequence[pl.Series]) -> Any:
-    """Return the row ids of each repeat as numbers: ids that are text as their place when sorted.
+def _require_no_folds(paths: Sequence[Path], rows: str) -> None:
+    """Refuse files of a fold each: these are test sets of their own, if they are equally large."""
+    name = form_of_folds(paths)
+    if not name:
+        return
+    sizes = {read_frame(path).height for path in paths}
+    what = f"is of another fold, with rows of its own: {rows}"
+    joined = "put the folds of each run into one table, with columns fold and row_id"
+    if len(sizes) > 1:
+        what += f"; folds have {min(sizes):,} to {max(sizes):,} rows"
+        raise UserError(what, file=paths[1], key="fold", remedy=joined)
+    options, each = {"name": name}, "each fold is then a test set: "
+    also = f"\n  to have one test set, {joined}"
+    raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
 
-    Text is sorted over all repeats, so that a point has one number in all of them.
+
+def _other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
+    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
+
+    `whose` and `other`: the names of the two runs.
     """
-    if any(ids.dtype == pl.String for ids in row_ids):
-        every = pl.concat([ids.cast(pl.String) for ids in row_ids]).unique().sort()
-        return np.stack([every.search_sorted(ids.cast(pl.String)).to_numpy() for ids in row_ids])
-    return np.stack([ids.to_numpy() for ids in row_ids])
+    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
+    for own, theirs, lacks in (
+        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
+        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
+    ):
+        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
+        if missing:
+            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
+            return lacks.format(rows)
+    row = next(
+        number
+        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
+        if one != two
+    )
+    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
+    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
+
+
+_SHOWN = 10  # rows in a message
 
 
 def _rows_told(one: Path, columns: Columns) -> str:
     """Return a remedy for files with other rows, of which no unread column has the same values."""
     if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
         return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
-    option = shlex.quote(
-        ",".join(f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
-    )
+    pairs = (f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
+    option = shlex.quote(",".join(pairs))
     remedy = "without row_id, rows are numbered in their order; say which column names them: "
     return f"{remedy}--columns {option}, or bring all files into one order"
-
-
-_LABELS_ALONE = "remove the columns confidence.* to import only the labels"
-
-
-def _scores(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path) -> Predicted:
-    """Return the scores of one run's confidences; predictions must be the most probable class."""
-
-    def refuse(run: int, point: int, why: str) -> NoReturn:
-        what = f"row_id {frame['row_id'][point]}: {why}"
-        raise UserError(what, file=path, key="confidence", remedy=_LABELS_ALONE)
-
-    p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
-    result = predicted(p[None], refuse)
-    rounded = p.astype(np.float32)
-    if (rounded[np.arange(len(label)), label] < rounded.max(axis=1)).any():
-        what = "predictions disagree with their confidences"
-        raise UserError(what, file=path, key="prediction", remedy=_LABELS_ALONE)
-    return result
 
 
 def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:
@@ -292,7 +239,7 @@ def _classes(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the classes of all files, and whether all have confidences."""
     # what a path says may also stand in the file, which is refused later
-    parts = [tuple(each for each in said if each[0] in NAMES) for said in values]
+    parts = [tuple(each for each in said if each[0] in (*NAMES, "truth")) for said in values]
     columns = [
         [c for c in _frame(path, named, part).columns if c.startswith(CONFIDENCE)]
         for path, part in zip(paths, parts, strict=True)
@@ -343,21 +290,23 @@ def _part(path: Path, named: Columns, values: Values) -> pl.DataFrame:
     """Read a file, without the rows and the columns of other datasets and classifiers."""
     given = dict(named)
     of = {own: given[own] for own, _ in values if own in NAMES}
-    labels = [given.get(name, name) for name in _LABELS]
+    labels = [given.get(name, name) for name in LABELS]
     frame = read_frame(path, [*labels, *of.values()])
     if RUN in (form := given.get("prediction", "")):
-        named_so = [name for name in frame.columns if _of_runs(form).fullmatch(name)]
+        named_so = [name for name, _ in numbered_by(form, frame.columns)]
         frame = _with_runs(read_frame(path, [*labels, *named_so, *of.values()]), form, path)
     for own, value in values:
         if own in NAMES:
             frame = frame.filter(frame[of[own]].cast(pl.String) == value)
-    return frame[[name for name in frame.columns if name not in of.values()]]
+    frame = frame[[name for name in frame.columns if name not in of.values()]]
+    truth = dict(values).get("truth")
+    return frame if truth is None else with_truth(frame, truth, given, path)
 
 
 def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
     """Return a table with what its file's path says, as columns."""
     for name, value in values:
-        if name in NAMES:  # says which rows these are
+        if name in (*NAMES, "truth"):  # says which rows these are, or is there already
             continue
         if name in frame.columns:
             raise UserError("is a column, and a part of the path", file=file, key=name)
@@ -367,7 +316,7 @@ def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFram
 
 def _with_runs(frame: pl.DataFrame, form: str, file: Path) -> pl.DataFrame:
     """Return a table whose columns of that form, one for each run, are one column, and `run`."""
-    runs = {name: int(of[1]) for name in frame.columns if (of := _of_runs(form).fullmatch(name))}
+    runs = dict(numbered_by(form, frame.columns))
     if not runs or "run" in frame.columns:
         what = "stands beside a column run" if runs else "there is no such column"
         raise UserError(what, file=file, key=form, remedy=nearest(form, frame.columns))
@@ -376,10 +325,6 @@ def _with_runs(frame: pl.DataFrame, form: str, file: Path) -> pl.DataFrame:
         [rest.with_columns(frame[name].alias(form), run=pl.lit(n)) for name, n in runs.items()],
         how="vertical_relaxed",
     )
-
-
-def _of_runs(form: str) -> re.Pattern[str]:
-    return re.compile("([0-9]+)".join(map(re.escape, form.split(RUN))))
 
 
 @lru_cache(maxsize=1)
@@ -413,7 +358,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 "a column is missing",
                 file=path,
                 key=name,
-                options={"columns": {**meant_columns(found), **given}},
+                options={"columns": _meant(found, given, name if name == "row_id" else "")},
                 before=f"{remedy}\n  say which columns these are: ",
             )
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
@@ -423,7 +368,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 "unknown column",
                 file=path,
                 key=name,
-                options={"columns": {**meant_columns(found), **given}},
+                options={"columns": _meant(found, given)},
                 before=f"{nearest(name, OWN)}\n  or say which columns to read: ",
             )
         if name in ("row_id", "repeat", "run"):
@@ -439,17 +384,69 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         try:
             frame = frame.with_columns(pl.col(name).cast(dtype))
         except pl.exceptions.PolarsError:
-            raise UserError(f"must be {_KINDS[dtype]}", file=path, key=name) from None
+            two = _two_in_one(frame[name], given.get(name, name)) if name == "run" else None
+            what = f"must be {_KINDS[dtype]}"
+            raise UserError(what, file=path, key=name, remedy=two) from None
         if frame[name].has_nulls():
             raise UserError("has missing values", file=path, key=name)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
-            remedy = "divide percentages by 100"
-            raise UserError(
-                "must be probabilities, from 0 to 1", file=path, key=name, remedy=remedy
-            )
+            p = frame.select(pl.col("^confidence[.].*$").cast(pl.Float64, strict=False)).to_numpy()
+            what, remedy = "must be probabilities, from 0 to 1", remedy_of_shares(p)
+            raise UserError(what, file=path, key=name, remedy=remedy)
     if named:
+        _require_one_thing(found, names, given, path)
         require_told_apart(found, names, given, path)
     return frame
+
+
+def _meant(frame: pl.DataFrame, given: Mapping[str, str], lacking: str = "") -> dict[str, str]:
+    """Return the columns that seem to be meant, none as two things: as given, if that can be."""
+    meant = ({lacking: "NAME"} if lacking else {}) | meant_columns(frame)
+    wrong = {own for own, of in given.items() if of in {*meant.values()} - {meant.get(own, of)}}
+    kept = {own: of for own, of in given.items() if own not in wrong or meant.get(own) == "NAME"}
+    for own in {*meant} - {*kept}:
+        meant[own] = "NAME" if meant[own] in kept.values() else meant[own]
+    return {**meant, **kept} or {"prediction": "prediction"}  # of our names, others are not read
+
+
+_SPLIT = re.compile(r"(train|test)(ing)?|val(id(ation)?)?|dev|eval|hold-?out", re.I)
+_NAMED_RUN = re.compile(r"(?P<model>.*[^\W_])[\W_]+(?:seed|run|trial|s|r)[\W_]*(?P<seed>[0-9]+)")
+
+
+def _require_one_thing(
+    frame: pl.DataFrame, used: Mapping[str, str], option: Mapping[str, str], file: Path
+) -> None:
+    """Refuse unread columns that name splits of the data, or both a classifier and a run."""
+    for name in frame.columns:
+        if name in used or not _is_text(frame[name]):
+            continue
+        different = [*dict.fromkeys(each for each in frame[name] if each is not None)]
+        if len(different) > 1 and all(_SPLIT.fullmatch(str(each).strip()) for each in different):
+            shown = " and ".join(map(quoted, sorted(different)))
+            kept = f"pl.read_{file.suffix[1:]}({str(file)!r}).filter(pl.col({name!r}) == 'test')"
+            raise Unread(
+                f"is not read, but names splits of the data, {shown}, which would be one test set",
+                file=file,
+                key=name,
+                options={"columns": {**option, "dataset": name}},
+                before="read each as a data set: ",
+                after=f"\n  or import the rows of one alone: {kept}",
+            )
+        if remedy := _two_in_one(frame[name], name):
+            raise UserError("is not read, but names runs", file=file, key=name, remedy=remedy)
+
+
+def _two_in_one(values: pl.Series, name: str) -> str | None:
+    """Return a remedy for a column that names both classifiers and runs, if it does."""
+    different = [*dict.fromkeys(str(each) for each in values if each is not None)]
+    pairs = [found for each in different if (found := _NAMED_RUN.fullmatch(each))]
+    if not len(pairs) == len(different) > len({found[1] for found in pairs}) > 1:
+        return None
+    return (
+        f"it names classifiers, too, such as {quoted(different[0])}; give them columns of their "
+        f"own: pl.col({name!r}).str.extract_groups({_NAMED_RUN.pattern!r}), and --columns "
+        "classifier=model,run=seed"
+    )
 
 
 OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)

@@ -357,3 +357,66 @@ def test_an_array_in_fortran_order_is_read_as_it_is_meant(tmp_path: Path, name: 
     for array in names:
         np.testing.assert_array_equal(read_array(one, array), read_array(other, array))
     assert accuracies(Sweep(both[1])) == pytest.approx(EXPECTED)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_outputs_of_keras_have_an_axis_of_one(tmp_path: Path, n_classes: int) -> None:
+    """``model.predict`` gives (sample, 1) of two classes, and labels come as (sample, 1)."""
+    folder, y = tmp_path / "keras", Y % n_classes
+    folder.mkdir()
+    for run, p in enumerate(P):
+        p = p[:, :2] / p[:, :2].sum(axis=1, keepdims=True) if n_classes == 2 else p
+        np.save(folder / f"pred_{run}.npy", p[:, 1:] if n_classes == 2 else p)
+    np.save(folder / "y_true.npy", y[:, None])
+    code, said = inside("import", folder, "--out", tmp_path / "sweep", "--probabilities")
+    assert code == 0, said
+    label = SCORES[..., :n_classes].argmax(axis=2)
+    expected = (label == y).mean(axis=1).tolist()
+    assert accuracies(Sweep(tmp_path / "sweep")) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(NAMES.tolist()), pl.Binary])
+def test_tables_of_categories_are_text(tmp_path: Path, kind: Any) -> None:
+    for run in range(RUNS):
+        own = {"truth": NAMES[Y], "prediction": NAMES[LABELS[run]]}
+        pl.DataFrame(own).with_columns(pl.all().cast(kind)).write_parquet(
+            tmp_path / f"{run}.parquet"
+        )
+    code, said = inside("import", *sorted(tmp_path.iterdir()), "--out", tmp_path / "sweep")
+    assert code == 0, said
+    assert accuracies(Sweep(tmp_path / "sweep")) == pytest.approx(EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a.csv.gz", "unpack it"),
+        ("a.pkl", "a pickle may run anything"),
+        ("a.XLSX", "save it as CSV or Parquet"),
+        ("a.h5", "numpy.savez"),
+        ("a.CSV", 'did you mean ".csv"'),
+    ],
+)
+def test_files_of_other_formats_are_told_and_never_left_out_in_silence(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    folder = tmp_path / "seeds"
+    folder.mkdir()
+    (folder / name).write_bytes(b"x")
+    (folder / "notes.txt").write_bytes(b"x")
+    code, text = inside("import", folder / name, "--out", tmp_path / "sweep")
+    assert (code, said in " ".join(text.split())) == (2, True), text
+    pl.DataFrame({"truth": Y, "prediction": LABELS[0]}).write_csv(folder / "s0.csv")
+    code, text = inside("import", folder, "--out", tmp_path / "sweep")
+    assert code == 0, text
+    is_told = name not in ("a.pkl", "a.h5")  # which may be models
+    assert (f"{name} in {folder} was not read." in " ".join(text.split())) is is_told, text
+
+
+def test_classes_below_0_are_names(tmp_path: Path) -> None:
+    y = np.where(Y > 1, 1, -1)
+    held = {"labels": y[None].copy(), "y_true": y}
+    with pytest.raises(UserError, match=r"goes from -1 to 1(?s:.*)y_true.astype\(str\)"):
+        Sweep.from_predictions(held, tmp_path / "refused")
+    named = {name: values.astype(str) for name, values in held.items()}
+    assert accuracies(Sweep.from_predictions(named, tmp_path / "sweep")) == [1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,9 +24,14 @@ def labels(seed: int, accuracy: float = 0.7) -> np.ndarray:
 
 
 def proposed(said: str) -> list[str]:
+    """Return the words of an import, as a shell expands them."""
     found = re.search(r"manyseed import (.*)", said)
     assert found is not None, said
-    return shlex.split(found[1])
+    words = list[str]()
+    for word in shlex.split(found[1]):
+        place = Path(word).absolute()
+        words += sorted(map(str, place.parent.glob(place.name))) if "*" in word else [word]
+    return words
 
 
 @pytest.fixture
@@ -147,3 +153,198 @@ def test_predictions_that_confidences_imply_are_not_asked_for(
     code, said = inside("import", "a.csv", "--out", "s")
     assert (code, "prediction=" in said) == (2, False)
     assert inside("import", *proposed(said))[0] == 0
+
+
+# true classes in a table of their own
+
+
+WORDS = np.array(["ant", "bee", "cat", "dog"])
+
+
+def tables(folder: Path, *, ids: str = "id", seeds: int = 3) -> list[float]:
+    """Write a table of predictions for each seed, and one of true classes; rows in any order."""
+    folder.mkdir(exist_ok=True)
+    accuracy = []
+    for seed in range(seeds):
+        table = pl.DataFrame({ids: [f"im{row}" for row in range(N)], "pred": WORDS[labels(seed)]})
+        table.sample(fraction=1, shuffle=True, seed=seed).write_csv(folder / f"seed{seed}.csv")
+        accuracy.append(float((labels(seed) == Y).mean()))
+    truth = pl.DataFrame({ids: [f"im{row}" for row in range(N)], "label": WORDS[Y], "note": "x"})
+    truth.sample(fraction=1, shuffle=True, seed=9).write_csv(folder.parent / "labels.csv")
+    return accuracy
+
+
+def accuracies(out: str) -> list[float]:
+    found: list[float] = Sweep(Path(out)).analyze()["runs"].sort("run_index")["accuracy"].to_list()
+    return found
+
+
+@pytest.mark.parametrize("columns", [[], ["prediction=pred"], ["prediction=pred,row_id=id"]])
+def test_tables_are_joined_with_their_true_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = tables(tmp_path / "lab")
+    option = ["--columns", *columns] if columns else []
+    words = ["lab", "--truth", "labels.csv", "--out", "s", *option]
+    if not columns:
+        code, said = inside("import", *words)
+        assert (code, "--truth labels.csv" in said, "truth=" in said) == (2, True, False), said
+        words = proposed(said)
+    code, said = inside("import", *words)
+    assert (code, "not read" in said) == (0, False), said
+    assert accuracies("s") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("place", ["lab/y_true.csv", "lab/labels.csv"])
+def test_a_table_of_true_classes_in_the_folder_of_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = tables(tmp_path / "lab")
+    Path("labels.csv").rename(place)
+    words = ["--out", "s", "--columns", "prediction=pred"]
+    code, said = inside("import", "lab", *words)
+    assert code == 0, said
+    assert accuracies("s") == pytest.approx(expected)
+    if "y_true" not in place:
+        words[1] = "t"
+        code, said = inside("import", *sorted(Path("lab").iterdir()), *words)
+        assert (code, "--truth lab/labels.csv" in said) == (2, True), said
+        assert inside("import", *proposed(said))[0] == 0
+        assert accuracies("t") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t[1:], "seed0.csv alone has id im"),
+        (lambda t: t.vstack(t[:1].with_columns(id=pl.lit("x"))), "labels.csv alone has id x"),
+        (lambda t: t.rename({"id": "image_no"}), "has no column of ids that seed0.csv has, too"),
+        (lambda t: t.vstack(t[:1]), "has no column of ids that seed0.csv has, too"),
+        (lambda t: t.with_columns(right=pl.lit("a")).drop("label"), "has several columns"),
+    ],
+    ids=["lacks", "more", "other name", "twice", "no truth"],
+)
+def test_true_classes_of_other_rows_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables(tmp_path / "lab")
+    change(pl.read_csv("labels.csv")).write_csv("labels.csv")
+    words = ("lab", "--truth", "labels.csv", "--out", "s", "--columns", "prediction=pred")
+    code, told = inside("import", *words)
+    assert (code, said in " ".join(told.split()), Path("s").exists()) == (2, True, False), told
+
+
+def test_true_classes_without_ids_have_the_order_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"prediction": labels(0)}).write_csv("a.csv")
+    pl.DataFrame({"y": Y}).write_csv("y.csv")
+    code, said = inside("import", "a.csv", "--truth", "y.csv", "--out", "s")
+    assert code == 0, said
+    assert accuracies("s") == pytest.approx([(labels(0) == Y).mean()])
+
+
+@pytest.mark.parametrize("form", [".csv", ".npz"])
+def test_true_classes_that_contradict_a_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if form == ".csv":
+        table = {"row_id": range(N), "truth": Y, "prediction": labels(0)}
+        pl.DataFrame(table).write_csv("a.csv")
+    else:
+        np.savez("a.npz", labels=labels(0)[None], y_true=Y)
+    for n, code in ((0, 0), (3, 2)):
+        truth = np.where(np.arange(N) < n, 3 - Y, Y)
+        pl.DataFrame({"row_id": range(N), "y_true": truth}).write_csv("t.csv")
+        done, said = inside("import", f"a{form}", "--truth", "t.csv", "--out", f"s{n}")
+        assert done == code, said
+        assert not n or "3 are others in t.csv" in said or "differs in 3 points" in said, said
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "y_test.csv", "targets.parquet"])
+def test_a_table_beside_arrays_is_no_run(lab: Path, name: str) -> None:
+    (lab / "y.npy").unlink()
+    table = pl.DataFrame({"id": range(N), "label": Y}).sample(fraction=1, shuffle=True, seed=1)
+    (table.write_csv if name.endswith("csv") else table.write_parquet)(lab / name)
+    code, said = inside("import", "lab", "--out", "s")
+    assert (code, runs("s")) == (0, {"imported": 4}), said
+    code, said = inside("import", *sorted(lab.iterdir()), "--dataset", "d", "--out", "t")
+    assert (code, f"--truth {lab / name}" in said) == (2, True), said
+    assert inside("import", *proposed(said))[0] == 0
+    assert (accuracies("t"), runs("t")) == (accuracies("s"), {"imported": 4})
+    table[1:].write_csv(lab / "labels.csv")
+    if name == "labels.csv":
+        code, said = inside("import", "lab", "--out", "u")
+        assert (code, Path("u").exists()) == (2, False), said
+
+
+# one file in several places
+
+
+@pytest.mark.parametrize("form", ["labels", "scores"])
+@pytest.mark.parametrize("kind", ["classifiers", "cells"])
+def test_runs_that_are_those_of_another_place_are_told(lab: Path, kind: str, form: str) -> None:
+    rng, names = np.random.default_rng(0), ("cnn", "vit")
+    given = labels(0)[None] if form == "labels" else rng.normal(size=(1, N, 4))
+    for number, name in enumerate(names):
+        np.savez(lab / f"{name}.npz", y_true=Y, note=number, **{form: given})
+    key = ("--key", f"{form}={form}", "--out")
+    words = [f"--classifier={name}=lab/{name}.npz" for name in names]
+    if kind == "cells":
+        words = ["lab/cnn.npz", "lab/vit.npz", "--name", "{hparams}.npz", "--dataset", "d"]
+    code, said = inside("import", *words, *key, "s")
+    said = " ".join(said.split())
+    whose = ("vit", "cnn") if kind == "classifiers" else ("imported", "another cell or test set")
+    told = f"vit.npz of {whose[0]} holds the same predictions as cnn.npz of {whose[1]}."
+    assert (code, told in said) == (0, True), said
+    assert "holds the same predictions" in Path("s/sweep.toml").read_text()
+    other = labels(1)[None] if form == "labels" else given + 1e-3 * rng.normal(size=given.shape)
+    np.savez("lab/vit.npz", y_true=Y, **{form: other})
+    code, said = inside("import", *words, *key, "t")
+    assert (code, "same predictions" in said) == (0, False), said
+
+
+def test_runs_that_err_nowhere_may_agree(tmp_path: Path) -> None:
+    for name in "ab":
+        np.savez(tmp_path / f"{name}.npz", labels=Y[None], y_true=Y)
+    words = [f"--classifier={name}={tmp_path / name}.npz" for name in "ab"]
+    code, said = inside("import", *words, "--out", tmp_path / "s")
+    assert (code, "same predictions" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("form", ["y_true_{}", "seed{}_labels"])
+def test_a_file_of_true_classes_for_each_seed_is_no_run(lab: Path, form: str) -> None:
+    (lab / "y.npy").unlink()
+    for seed in range(4):
+        np.save(lab / f"{form.format(seed)}.npy", Y)
+    code, said = inside("import", "lab", "--out", "s")
+    assert (code, runs("s")) == (0, {"imported": 4}), said
+    np.save(lab / f"{form.format(2)}.npy", 3 - Y)
+    code, said = inside("import", "lab", "--out", "t")
+    assert (code, "there can be one file of true classes" in said) == (2, True), said
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "told"),
+    [
+        ({"true": Y, "pred": labels(0)}, "truth=pred", "truth=true,prediction=pred"),
+        ({"label": labels(0), "note": Y}, "prediction=label", "prediction=label,truth=NAME"),
+        (
+            {"y": Y, "pred": labels(0), "fold": Y},
+            "truth=y,prediction=pred",
+            "truth=y,prediction=pred,row_id=NAME",
+        ),
+    ],
+)
+def test_what_is_proposed_reads_no_column_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: Any, given: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame(columns).write_csv("a.csv")
+    code, said = inside("import", "a.csv", "--out", "s", "--columns", given)
+    assert (code, f"--columns {told}" in said) == (2, True), said

@@ -134,17 +134,6 @@ def test_numbers_of_rows_sort_a_table_of_true_classes(tmp_path: Path, first: int
     assert runs["accuracy"].to_list() == pytest.approx([(label[0] == y).mean()])
 
 
-def test_a_truth_beside_tables_is_told_how_to_join_it(tmp_path: Path) -> None:
-    y, label = labelled(1)
-    pl.DataFrame({"id": range(N), "pred": label[0]}).write_csv(tmp_path / "pred.csv")
-    pl.DataFrame({"id": range(N), "y_true": y}).write_csv(tmp_path / "truth.csv")
-    given = (tmp_path / "pred.csv", "--truth", tmp_path / "truth.csv", "--out", tmp_path / "s")
-    code, said = said_of(*given)
-    assert code == 2
-    assert "add the true classes to each table as a column" in said
-    assert not (tmp_path / "s").exists()
-
-
 def test_a_test_set_of_one_class_may_be_missed_altogether(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", ["dog"] * 5, truth=["cat"] * 5)
     assert said_of(file, "--out", tmp_path / "sweep")[0] == 0
@@ -242,6 +231,11 @@ def test_percentages_in_tables_are_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", p.argmax(axis=1), truth=y, **of_class)
     code, said = said_of(file, "--out", tmp_path / "sweep")
     assert (code, "divide percentages by 100" in said) == (2, True)
+    of_class = {f"confidence.{k}": given[0, :, k] for k in range(3)}
+    write(file, given[0].argmax(axis=1), truth=y, **of_class)
+    code, said = said_of(file, "--out", tmp_path / "sweep")
+    assert (code, "if they are logits, give scipy.special.softmax" in said) == (2, True), said
+    assert "divide" not in said
 
 
 # classes that are nobody's true class

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.classes import in_order, require_one_order
-from manyseed.orchestrator.importing.orders import apart, better_order
+from manyseed.orchestrator.importing.orders import Order, apart, better_order, lone_orders
 from tests.orchestrator.conftest import inside
 
 NAMES = np.array(["ant", "bee", "cat"])
@@ -55,6 +56,60 @@ def test_one_run_that_speaks_against_it_is_enough(tmp_path: Path) -> None:
     np.savez(file, scores=mixed, y_true=y, class_names=NAMES)
     code, said = inside("import", file, "--out", tmp_path / "sweep")
     assert (code, "in the order" in said) == (0, False)
+
+
+def in_another_order(given: np.ndarray, form: str) -> dict[str, np.ndarray]:
+    """Return entries of runs of which the last but one is turned around."""
+    p, lone = np.exp(given) / np.exp(given).sum(axis=2, keepdims=True), len(given) - 2
+    held = {"labels": given.argmax(axis=2), "probabilities": p}.get(form, given).copy()
+    if form == "labels":
+        held[lone] = given.shape[2] - 1 - held[lone]
+    elif form == "points":
+        held[lone] = held[lone, ::-1]
+    else:
+        held[lone] = held[lone, :, ::-1]
+    return {"labels" if form == "labels" else "scores": held}
+
+
+@pytest.mark.parametrize("n_runs", [3, 6, 30])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("form", ["scores", "probabilities", "labels", "points"])
+def test_one_run_in_another_order_is_named(
+    tmp_path: Path, form: str, n_classes: int, n_runs: int
+) -> None:
+    rng = np.random.default_rng(7)
+    y = rng.integers(n_classes, size=200)
+    given = rng.normal(size=(n_runs, 200, n_classes)) + 2 * np.eye(n_classes)[y]
+    option = ["--probabilities"] if form == "probabilities" else []
+    file, names = tmp_path / "cnn.npz", NAMES[:n_classes]
+    np.savez(file, **in_another_order(given, form), y_true=y, class_names=names)
+    code, said = inside("import", file, "--out", tmp_path / "sweep", *option)
+    said = " ".join(said.split())
+    order = f"its classes in the order {', '.join(names[::-1])}."
+    order = "its points from the last to the first." if form == "points" else order
+    told = rf"run {n_runs - 2} of cnn.npz has the mean recall 0\.\d+, where other runs have 0\.\d+"
+    assert code == 0
+    assert re.search(rf"{told}, and would have 0\.\d+ with {re.escape(order)}", said), said
+    assert said.count("in another order") == 1
+    assert "where other runs have" in (tmp_path / "sweep" / "sweep.toml").read_text()
+    np.savez(file, scores=given, y_true=y, class_names=names)
+    code, said = inside("import", file, "--out", tmp_path / "right")
+    assert (code, "another order" in said) == (0, False)
+
+
+def test_a_minority_is_in_another_order_and_a_poor_run_is_not() -> None:
+    good, other, poor = (0.9, None), (0.1, Order((1, 0), 0.1, 0.9)), (0.1, Order((1, 0), 0.1, 0.7))
+    for runs, alone in (
+        ([good, other], [1]),
+        ([good, other, good, other, good], [1, 3]),
+        ([good, other, good, other], []),
+        ([other, other, good], []),
+        ([good, poor, good, good], []),
+        ([other], []),
+        ([good, good], []),
+        ([], []),
+    ):
+        assert lone_orders(runs) == alone
 
 
 def predicted(kind: str, y: np.ndarray, n_classes: int, rng: np.random.Generator) -> np.ndarray:
@@ -137,6 +192,19 @@ def test_points_in_another_order_are_named_with_what_tells_them_apart(tmp_path: 
             arrays = {name: given[name][order] for name in ("scores", "y_true")}
         np.savez(file, allow_pickle=False, **arrays)
     assert inside("import", *files, *out[:3], tmp_path / "sorted")[0] == 0
+
+
+def test_runs_in_other_orders_are_looked_at_in_bounded_memory(tmp_path: Path) -> None:
+    """Pairs of classes are counted for a run at a time."""
+    rng, n_classes, n_runs = np.random.default_rng(0), 100, 300
+    y = np.repeat(np.arange(n_classes), 10)
+    label = np.where(rng.random((n_runs, len(y))) < 0.6, y, rng.integers(100, size=len(y)))
+    source = {"labels": label.astype(np.uint8), "y_true": y}
+    tracemalloc.start()
+    Sweep.from_predictions(source, tmp_path / "sweep")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * n_runs * n_classes**2
 
 
 def test_a_shuffled_run_of_many_points_is_found_in_bounded_memory() -> None:

@@ -17,6 +17,7 @@ as a run's predictions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -524,7 +525,9 @@ def _compute_locally(
 def _compute_on_client(tasks: Sequence[Delayed], client: Any, report: ReportProgress) -> list[Any]:
     from distributed import as_completed
 
-    futures = client.compute(list(tasks))
+    with warnings.catch_warnings():  # not for those who cannot change it
+        warnings.filterwarnings("ignore", "Sending large graph")
+        futures = client.compute(list(tasks))
     results: dict[str, object] = {}
     completed = as_completed(futures, loop=client.loop, with_results=True)
     for done, (future, result) in enumerate(completed, start=1):

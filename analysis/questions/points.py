@@ -110,7 +110,8 @@ def build(predictions: Predictions, options: Options, sets: Sets) -> list[Delaye
 
     The list is empty without runs, and where it is unknown which points they were tested on. Copies
     of runs are left out. A task adds up about `PART` runs, and reads as many at once as a block may
-    hold; it needs memory for its sums, (point, 7) for each of its sets of cells.
+    hold; it needs memory for its sums, (point, 7) for each of its sets of cells. It is given the
+    test sets of its repeats alone, as all of them may be larger than a worker's memory.
     """
     from dask.delayed import delayed
 
@@ -118,6 +119,7 @@ def build(predictions: Predictions, options: Options, sets: Sets) -> list[Delaye
     if distinct.is_empty() or predictions.test_index is None:
         return []
     points = tested(predictions.test_index, distinct["repeat_index"].unique().to_list())
+    shared = delayed(points, pure=False, traverse=False)
     repeats = (
         distinct.group_by(REPEAT)
         .agg(pl.len().alias("_n"), pl.col("row").min())
@@ -127,11 +129,27 @@ def build(predictions: Predictions, options: Options, sets: Sets) -> list[Delaye
     parts = []
     for own in repeats.partition_by("_part", maintain_order=True):
         runs = distinct.join(own.select(REPEAT), on=REPEAT, how="semi", maintain_order="left")
-        task = partial(_sums, replace(predictions, runs=runs), points, options, sets)
-        parts.append(delayed(task, pure=False)())
+        task = partial(_sums, _only(predictions, runs), options, sets)
+        parts.append(delayed(task, pure=False)(shared))
     total = reduce(delayed(_together, pure=False), parts)
-    frame = partial(_frame, points, predictions.class_names, Counter(sets.values()))
-    return [delayed(frame, pure=False)(total)]
+    frame = partial(_frame, predictions.class_names, Counter(sets.values()))
+    return [delayed(frame, pure=False)(shared, total)]
+
+
+def _only(predictions: Predictions, runs: pl.DataFrame) -> Predictions:
+    """Return some runs of the predictions, with the test sets from their first repeat to the last.
+
+    Repeats are numbered anew.
+    """
+    repeat, index = runs["repeat_index"].to_numpy(), predictions.test_index
+    own = slice(int(repeat.min()), int(repeat.max()) + 1)
+    return replace(
+        predictions,
+        runs=runs.with_columns(pl.col("repeat_index") - own.start),
+        runs_planned=None,
+        y_true=predictions.y_true[own],
+        test_index=None if index is None else index[own],
+    )
 
 
 def tested(index: NDArray[np.integer[Any]], repeats: Sequence[int]) -> NDArray[np.int64]:
@@ -152,7 +170,7 @@ def _together(a: Mapping[int, Sums], b: Mapping[int, Sums]) -> dict[int, Sums]:
 
 
 def _sums(
-    predictions: Predictions, points: NDArray[np.int64], options: Options, sets: Sets
+    predictions: Predictions, options: Options, sets: Sets, points: NDArray[np.int64]
 ) -> dict[int, Sums]:
     """Add up the runs of whole repeats, in the order of their rows."""
     from manyseed.analysis.graph.chunks import PART_RUNS, blocks
@@ -233,9 +251,9 @@ class _RunsOfRepeat:
 
 
 def _frame(
-    points: NDArray[np.int64],
     names: Sequence[str],
     members: Mapping[int, int],
+    points: NDArray[np.int64],
     found: Mapping[int, Sums],
 ) -> pl.DataFrame:
     frames = [_of_set(cell, members[cell], points, names, one) for cell, one in found.items()]

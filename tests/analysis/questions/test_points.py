@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
+import cloudpickle
 import numpy as np
 import polars as pl
 import pytest
@@ -120,6 +122,22 @@ def test_sums_are_the_same_however_much_is_read_at_once(monkeypatch):
     whole = counted(given)
     assert len(points.build(given, OPTIONS, {0: 0, 1: 1, 2: 2})) == 1
     assert counted(given, options=replace(OPTIONS, block_bytes=1)).equals(whole)
+
+
+def test_a_task_is_sent_its_own_test_sets_alone(monkeypatch):
+    monkeypatch.setattr(points, "PART", 2)
+    runs = regular(1, 50, 2)
+    n_test = 2000
+    score = np.zeros((100, 1, n_test, 2), np.float32)
+    index = np.tile(np.arange(n_test), (50, 1))
+    held = predictions(score, np.zeros((50, n_test), np.uint16), runs, test_index=index)
+    on_disk = SimpleNamespace(shape=held.label.shape)
+    given = replace(held, label=on_disk, margin=None, score=None)
+    (whole,) = points.build(given, OPTIONS, {0: 0})
+    graph = whole.__dask_graph__()
+    sent = sorted(len(cloudpickle.dumps(graph[key])) for key in graph)
+    assert len(sent) > 50
+    assert sent[-1] < 2 * index[0].nbytes + 4000  # its test set and classes; or all points
 
 
 def test_a_point_of_two_truths_and_one_without_a_majority_have_none():

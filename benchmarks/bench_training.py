@@ -7,8 +7,8 @@ synthetic, shaped like vehicle (634 training rows, 18 features, 2 classes); imag
 32 × 32 × 3; ``vit-transfer`` trains heads on features that are computed once, with random weights;
 deep networks are narrow. *Turns*: the same runs of one repeat of many cells, in the order of a task
 with few repeats (some of each cell, then some more of each), compared with cell after cell.
-*Stacks*: what a run takes alone and at several seeds a step, in turns, as ``stack = "auto"``
-measures it; heads of ``vit-transfer`` on random features of the digits, as two classes and ten.
+*Stacks*: what a run takes alone and at several seeds a step, in turns; heads of ``vit-transfer`` on
+random features of the digits, as two classes and ten.
 
     python benchmarks/bench_training.py [--quick] [--json] [--only NAME …]
 """
@@ -70,6 +70,8 @@ STACKED: dict[str, list[tuple[str, dict[str, Any], Any]]] = {
     **{name: [("8 × 8 pixels", {}, resolve("sklearn:digits"))] for name in ("cnn", "vit")},
 }
 """What is trained several at once: by classifier, shapes with their tables and data."""
+LENGTH = {"mlp": (20, 20), "vit-transfer": (20, 20), "cnn": (16, 2), "vit": (16, 2)}
+"""Steps of an epoch, and epochs: of small networks enough that making them counts little."""
 
 
 def options(name: str, quick: bool) -> dict[str, Any]:
@@ -250,8 +252,9 @@ def stacks(name: str) -> dict[str, dict[int, float]]:
 
     found = {}
     for shape, table, data in STACKED[name]:
-        info = classifiers.resolve(name, {"epochs": 3, **table}, data)
-        seconds = seconds_a_run(resolve_cell(1, data, info).cell.canonical(), (8, 32))
+        info = classifiers.resolve(name, {"epochs": 20, **table}, data)
+        cell = resolve_cell(1, data, info).cell
+        seconds = seconds_a_run(cell.canonical(), (8, 32), length=LENGTH[name])
         found[shape] = {n: seconds[1] / each for n, each in seconds.items() if n > 1}
     return found
 

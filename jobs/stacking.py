@@ -19,7 +19,7 @@ from manyseed.jobs.training.handling import Device, FitInput, Handling, faults_o
 from manyseed.jobs.training.network import Network
 
 LARGEST = (8, 32)  # about so many runs are tried at once
-_STEPS, _EPOCHS = 16, 2  # of each timed training
+_LENGTH = 16, 2  # steps of an epoch, and epochs, of each timed training
 _ROUNDS, _SECONDS = 5, 5.0  # the second round begins whatever it takes, later ones within this time
 _BYTES = 2**30  # of the training rows of a stack, if each run's are its own
 _GAIN = 0.9  # a stack must take less than this share of the time
@@ -42,7 +42,10 @@ def best(seconds: Mapping[int, float], runs: int) -> int:
 
 
 def seconds_a_run(
-    canonical: Mapping[str, Any], members: tuple[int, ...], device: Device = "cpu"
+    canonical: Mapping[str, Any],
+    members: tuple[int, ...],
+    device: Device = "cpu",
+    length: tuple[int, int] = _LENGTH,
 ) -> dict[int, float]:
     """Return the seconds that a run takes alone (1) and in stacks of so many `members`.
 
@@ -51,9 +54,10 @@ def seconds_a_run(
     memory of the GPU is too small for them, or their training rows would take a gigabyte.
 
     `canonical`: a cell's description, after all searches. `device`: where to train.
+    `length`: at most so many steps of an epoch, and epochs.
     """
     cell = Cell.from_canonical(dict(canonical))
-    network, (rows, n) = fit_of(cell.classifier), _rows(cell)
+    network, (rows, n) = fit_of(cell.classifier), _rows(cell, length[0])
     assert isinstance(network, Network)
     width = rows.X.shape[1]
     if network.width is not None:
@@ -61,7 +65,7 @@ def seconds_a_run(
         generator = np.random.Generator(np.random.PCG64(0))
         features = generator.standard_normal((len(rows.X), width), np.float32)
         network = replace(network, features=lambda *_: (features, features[:1]))
-    epochs = min(_EPOCHS, cell.classifier["epochs"])
+    epochs = min(length[1], cell.classifier["epochs"])
     settings, handling = {**cell.classifier, "epochs": epochs}, Handling((epochs,), device)
     clock = process_time if device == "cpu" else perf_counter  # other load does not count
 
@@ -93,12 +97,12 @@ def seconds_a_run(
     }  # the first time imports libraries
 
 
-def _rows(cell: Cell) -> tuple[TrainingSet, int]:
+def _rows(cell: Cell, steps: int) -> tuple[TrainingSet, int]:
     """Return rows of a cell's data for a few steps, and about how many a run is trained on."""
     data = load(cell.dataset)
     batch = cell.hparams["batch"] if "batch" in cell.hparams else cell.classifier["batch_size"]
     n = min(len(data.y), n_points(cell.train_fraction, len(data.y)))
-    few = max(2, min(n, _STEPS * int(batch)))
+    few = max(2, min(n, steps * int(batch)))
     index = np.linspace(0, len(data.y) - 1, few).astype(np.int64)
     rows = TrainingSet(
         X=data.rows(index),

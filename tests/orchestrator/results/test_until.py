@@ -195,7 +195,7 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="asks for runs that are not planned yet"):
         grow(sweep.paths, {0: 10}, require_code)
     y_true = np.tile([0, 1], 20)
-    np.savez(tmp_path / "a.npz", scores=np.full((3, 40), 2.0), y_true=y_true)
+    np.savez(tmp_path / "a.npz", scores=np.full((3, 40), 2.5), y_true=y_true)
     import_predictions([tmp_path / "a.npz"], tmp_path / "imported")
     with pytest.raises(UserError, match="holds imported predictions"):
         Sweep(tmp_path / "imported").howmany_until(0.01)

@@ -143,13 +143,9 @@ def _only(predictions: Predictions, runs: pl.DataFrame) -> Predictions:
     """
     repeat, index = runs["repeat_index"].to_numpy(), predictions.test_index
     own = slice(int(repeat.min()), int(repeat.max()) + 1)
-    return replace(
-        predictions,
-        runs=runs.with_columns(pl.col("repeat_index") - own.start),
-        runs_planned=None,
-        y_true=predictions.y_true[own],
-        test_index=None if index is None else index[own],
-    )
+    runs = runs.with_columns(pl.col("repeat_index") - own.start)
+    given = replace(predictions, runs=runs, runs_planned=None, y_true=predictions.y_true[own])
+    return replace(given, test_index=None if index is None else index[own])
 
 
 def tested(index: NDArray[np.integer[Any]], repeats: Sequence[int]) -> NDArray[np.int64]:

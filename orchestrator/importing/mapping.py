@@ -10,6 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,8 @@ class Pattern:
             every = [
                 file
                 for file in place.rglob("*")
-                if file.suffix in suffixes and not _is_hidden(file, place)
+                if file.suffix in suffixes
+                and not any(part.startswith(".") for part in file.relative_to(place).parts)
             ]
             for file in every:
                 if file.is_symlink() and not file.exists() and self.read(file) is not None:
@@ -129,10 +131,6 @@ class Pattern:
                 what = f"no file in it matches --name {self._text}"
                 raise UserError(what, file=place, remedy=remedy)
             yield from sorted(found, key=_in_order)
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _in_order(file: Path) -> list[Any]:
@@ -165,17 +163,14 @@ def read_map(file: Path) -> dict[str, Any]:
         if key not in OPTIONS:
             remedy = nearest(key, [*OPTIONS])
             if key in _OF_COLUMNS and isinstance(value, str):
-                table_of = toml_value({key: value})
-                remedy = f"names of columns stand in one table: columns = {table_of}"
+                example = toml_value({key: value})
+                remedy = f"names of columns stand in one table: columns = {example}"
             raise UserError("unknown key", file=file, key=key, remedy=remedy)
         is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
         if type(value) is not OPTIONS[key] or value == "" or not is_names:
-            kinds = {
-                str: "text in quotes, and not empty",
-                bool: "true or false",
-                dict: "a table of texts",
-            }
-            raise UserError(f"must be {kinds[OPTIONS[key]]}", file=file, key=key, value=value)
+            is_a = {str: "text in quotes, and not empty", bool: "true or false"}
+            must = f"must be {is_a.get(OPTIONS[key], 'a table of texts')}"
+            raise UserError(must, file=file, key=key, value=value)
         if key in ("truth", "runs"):
             table[key] = str(file.parent / str(value))
     return table
@@ -488,15 +483,9 @@ _OF_SEED = re.compile(r"((?:^|[\W_])(?:seeds?|runs?|s|r)[\W_]*)[0-9]+", re.I)
 
 def shared_ends(names: Iterable[str]) -> tuple[str, str]:
     """Return how all names begin, and how they end after that."""
-    first, last = min(names := [*names]), max(names)
-    start = _shared(first, last)
-    backwards = [name[len(start) :][::-1] for name in names]
-    return start, _shared(min(backwards), max(backwards))[::-1]
-
-
-def _shared(one: str, other: str) -> str:
-    differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return one[: next(differ, len(one))]
+    start = commonprefix(names := [*names])  # noqa: RUF071: letter by letter is what is meant
+    ends = [name[len(start) :][::-1] for name in names]
+    return start, commonprefix(ends)[::-1]  # noqa: RUF071
 
 
 def require_one_kind(files: Sequence[Path]) -> None:

@@ -482,8 +482,8 @@ _OF_SEED = re.compile(r"((?:^|[\W_])(?:seeds?|runs?|s|r)[\W_]*)[0-9]+", re.I)
 
 
 def shared_ends(names: Iterable[str]) -> tuple[str, str]:
-    """Return how all names begin, and how they end after that."""
-    start = commonprefix(names := [*names])  # noqa: RUF071: letter by letter is what is meant
+    """Return how all names begin, letter by letter, and how they end after that."""
+    start = commonprefix(names := [*names])  # noqa: RUF071
     ends = [name[len(start) :][::-1] for name in names]
     return start, commonprefix(ends)[::-1]  # noqa: RUF071
 

@@ -504,7 +504,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ."
         if bound is not None:
             headline = (
-                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, if runs differ by one "
+                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, if their sd is one "
                 "test point at most."
             )
         yield Answer(

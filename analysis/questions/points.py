@@ -466,7 +466,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         expected = own.height * math.prod(shares.to_list())
         if wrong.is_empty() or poisson_above(wrong.height, expected) * len(datasets) > 0.05:
             continue
-        n = f"{wrong.height:,} of {own.height:,} points of {dataset}"
+        n = f"{wrong.height:,} of {own.height:,} tested points of {dataset}"
         n += " is" if wrong.height == 1 else " are"
         short.append(f"{wrong.height:,}{'' if short else ' points'} of {dataset}")
         rows.append(wrong.head(limit))
@@ -478,11 +478,12 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     if not short:
         return
     found = pl.concat(rows)
-    headline = f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled."
+    start = f"{n} wrong in nearly every run of every classifier:"
+    headline = f"{start} hard, or wrongly labelled."
     if len(short) > 1:
         headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
     elif found.height == 1:
-        headline = shortest([f"{headline[:-1]}: {place(found.row(0, named=True))}.", headline])
+        headline = shortest([f"{start} {place(found.row(0, named=True))}.", headline])
     yield Answer(
         headline,
         details=_listed(found, "wrong"),
@@ -513,9 +514,9 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
             continue
         rows.append(wrong)
         short.append(f"{f'{n:,}' if short else counted(n, 'point')} of {dataset} ({of[dataset]})")
-        are = f"{n:,} of {every.height:,} points of {dataset}"
+        are = f"{n:,} of {every.height:,} tested points of {dataset}"
         if every.height < labels.filter(dataset=dataset).height:
-            are += " tested at least twice"
+            are = are.replace("tested points", "points") + " tested at least twice"
         are += f" {'is' if n == 1 else 'are'} wrong in"
         evidence.append(
             f"{are} at least {NEARLY:.0%} of the runs of {of[dataset]}; if these erred on all "

@@ -354,7 +354,7 @@ CLAIMS: tuple[Claim, ...] = (
         "one of them with 0.85",
     ),
     Claim(
-        "21 of 1,000 points of D are wrong in nearly every run of every classifier",
+        "21 of 1,000 tested points of D are wrong in nearly every run of every classifier",
         "answers, points",
         r"wrong in (nearly every run of every|at least {} of the runs of each)|"
         r"as nearly all runs err|need no wrong label",

@@ -412,7 +412,7 @@ def test_equal_runs_are_not_enough_runs():
     assert "the accuracies of all 3 runs are equal on their test set, while up to 78% of" in text
     assert "if it is at most one test point, 99 runs are enough." in text
     few = dict(headlines(equal_runs(classifiers=("mlp",), repeats=1, runs=3)))["enough"]
-    most = "Accuracy to ± 0.005 takes 99 seeds at most, if runs differ by one test point at most."
+    most = "Accuracy to ± 0.005 takes 99 seeds at most, if their sd is one test point at most."
     assert few == most
     some = said(equal_runs("lr-sgd", repeats=1, runs=3, sd=0.06))["enough"]
     assert "of the cell to ± 0.005" in some

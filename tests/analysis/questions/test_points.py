@@ -264,7 +264,7 @@ def test_planted_wrong_labels_come_first(seed):
     assert at <= set(ranked["index"][:30].to_list())
     (told,) = points.wrong_labels(labels)
     wrong = (
-        r"[\d,]+ of 1,000 points of d are wrong in nearly every run of every classifier: hard, or"
+        r"[\d,]+ of 1,000 tested points of d are wrong in nearly every run of every classifier: "
     )
     assert re.match(wrong, told.headline)
     assert {row["index"] for row in told.rows} <= set(ranked["index"][:10].to_list())
@@ -275,7 +275,7 @@ def test_points_wrong_in_exactly_nearly_all_runs_count():
     labels, at = labelled(0, 20)
     wrong = pl.when(pl.col("index").is_in(list(at))).then(19 / 20).otherwise(3 / 20)
     (told,) = points.wrong_labels(labels.with_columns(wrong=wrong.cast(pl.Float32)))
-    assert told.headline.startswith("20 of 1,000 points of d are wrong")
+    assert told.headline.startswith("20 of 1,000 tested points of d are wrong")
 
 
 def test_wrong_labels_of_several_datasets_are_one_answer():
@@ -311,12 +311,12 @@ def always_wrong(at, n_runs=8, n=240, dataset="pics", classifier="cnn", files=Tr
 def test_of_a_single_classifier_the_points_are_counted_and_named():
     (told,) = points.often_wrong(always_wrong([3, 50, 70, 200, 230]), limit=2)
     assert told.headline == (
-        "5 of 240 points of pics are wrong in nearly every run of cnn: "
+        "5 of 240 tested points of pics are wrong in nearly every run of cnn: "
         "x/3.png, x/50.png, x/70.png, x/200.png, x/230.png."
     )
     assert told.evidence == (
-        "5 of 240 points of pics are wrong in at least 95% of the runs of cnn; if these erred on "
-        "all points of a class alike, about 0.0012 would be."
+        "5 of 240 tested points of pics are wrong in at least 95% of the runs of cnn; if these "
+        "erred on all points of a class alike, about 0.0012 would be."
     )
     named = ("index", "file", "truth", "majority", "wrong")
     assert [tuple(row[name] for name in named) for row in told.rows] == [
@@ -329,7 +329,10 @@ def test_of_a_single_classifier_the_points_are_counted_and_named():
     assert len(told.headline.split()) <= 20
     assert len(told.rows) == points.LISTED
     (told,) = points.often_wrong(always_wrong([7], files=False))
-    assert told.headline == "1 of 240 points of pics is wrong in nearly every run of cnn: row 7."
+    assert (
+        told.headline
+        == "1 of 240 tested points of pics is wrong in nearly every run of cnn: row 7."
+    )
 
 
 def test_of_a_single_classifier_nothing_is_counted_where_little_was_seen():
@@ -379,8 +382,7 @@ def test_the_one_point_that_all_get_wrong_is_named():
     labels = pl.concat([always_wrong([3], n=500, classifier=name) for name in ("cnn", "mlp")])
     (told,) = points.wrong_labels(labels)
     assert told.headline == (
-        "1 of 500 points of pics is wrong in nearly every run of every classifier: "
-        "hard, or wrongly labelled: x/3.png."
+        "1 of 500 tested points of pics is wrong in nearly every run of every classifier: x/3.png."
     )
 
 

@@ -285,7 +285,9 @@ def test_too_little_memory_is_named_and_more_can_be_asked_for(
     sweep.wait()
     state = sweep.status()
     assert "out_of_memory" in state["tasks"], report(sweep)
-    assert any("--memory" in problem for problem in state["problems"])
+    assert any(problem.endswith(" asks for 240M") for problem in state["problems"]), state[
+        "problems"
+    ]
     said: list[str] = []
     again = sweep.submit(cluster=file, tell=said.append)
     assert again is not None

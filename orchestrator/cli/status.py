@@ -345,11 +345,7 @@ def logs(
         error, _, rest = group.error.partition("\n")
         error = f"{cut(error)}{' …' * bool(rest)}"
         varies = " (and alike: digits or paths differ)" if group.varies else ""
-        say(
-            Text.assemble(
-                (f"{group.count:,} × ", "bold"), f"{error}{varies}"
-            )
-        )
+        say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
         say(f"runs {', '.join(group.runs)}{more}")
         console.print(shortened(group.traceback), soft_wrap=True, style="dim")

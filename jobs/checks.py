@@ -21,6 +21,7 @@ MOST = 3  # suggestions at most
 _Number = TypeVar("_Number")
 
 _CUTOFF = 0.65  # least share of letters in common, as `difflib` counts them
+_LONGEST = 200  # characters of what a library raised, in a message
 
 
 def similar(name: str, known: Iterable[str]) -> list[str]:
@@ -428,6 +429,16 @@ def in_words(error: BaseException) -> str:
 
 
 def in_a_line(error: BaseException, line: int = -1) -> str:
-    """Return `in_words` in one line: all lines of our messages, of others the last, or another."""
+    """Return `in_words` in one line: all lines of our messages, of others the last, or another.
+
+    Of others it is cut: some libraries list all values that they do not like.
+    """
     lines = [line.strip() for line in in_words(error).splitlines()]
-    return "; ".join(lines) if type(error).__module__.startswith("manyseed.") else lines[line]
+    if type(error).__module__.startswith("manyseed."):
+        return "; ".join(lines)
+    return cut(lines[line])
+
+
+def cut(text: str) -> str:
+    """Return the beginning of a long text."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"

@@ -18,6 +18,9 @@ from manyseed.jobs.training.handling import Alive, FitInput, Fitted
 SEEDS = ("random_state", "random_seed", "seed")
 """Parameters that take a seed, by the last part of their name."""
 
+SET_LATER = "each run is then given its own"
+"""Why an estimator's seed is to be left out of the code."""
+
 _ALONE: Mapping[str, Any] = {"allow_writing_files": False, "thread_count": 1}
 """Values for parameters of these names that have none: CatBoost would write into the current
 folder, and start threads that nothing else limits. Neither changes the fitted model."""

@@ -67,7 +67,8 @@ class ProbeRequest:
     there is a copy of files, and whether modules are imported from it. `n_continuous`,
     `n_categorical` and `n_classes`: numbers of features and classes. `image`: (height, width,
     channels) of rows that are images. `missing`: the kinds of columns, continuous or categorical,
-    in which values are missing.
+    in which values are missing. `columns`: the name and number of labels of each column in the
+    order of training, 0 for numbers; empty if not known.
     """
 
     table: Mapping[str, Any]
@@ -79,6 +80,7 @@ class ProbeRequest:
     n_classes: int
     image: Sequence[int] | None
     missing: Sequence[str]
+    columns: Sequence[tuple[str, int]]
 
     @classmethod
     def read(cls, folder: Path) -> ProbeRequest:
@@ -121,6 +123,18 @@ def with_missing(own: Own, dataset: DatasetInfo) -> tuple[str, ...]:
     return dataset.missing if own.encode == "raw" else ()
 
 
+def columns_of(dataset: DatasetInfo) -> list[tuple[str, int]]:
+    """Return the name and number of labels of each feature; empty where the plan has no columns."""
+    taken = [
+        (column.name, column.n_labels if column.kind == "categorical" else 0)
+        for column in dataset.columns
+        if column.kind in ("continuous", "categorical")
+    ]
+    n_categorical = sum(n_labels > 0 for _, n_labels in taken)
+    known = (len(taken), n_categorical) == (dataset.n_features, dataset.n_categorical)
+    return taken if known else []
+
+
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     """Import users' code from a copy, and fit it to a few made-up rows of a dataset's shape.
 
@@ -137,6 +151,7 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         n_classes=len(dataset.class_names),
         image=dataset.image,
         missing=with_missing(own, dataset),
+        columns=columns_of(dataset),
     )
     with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as temporary:
         folder = Path(temporary)

@@ -6,6 +6,7 @@ written beside them. If there is no answer, the caller shows what the code print
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
 import sys
@@ -65,6 +66,14 @@ _IMPUTED = (
     'let encode = "dense" impute them, which also standardises and one-hot encodes, or impute them '
     "yourself, such as by sklearn.impute:SimpleImputer in a pipeline"
 )
+
+
+_OF_FRAMES = (
+    *("only supported for dataframes", "only integers, slices (`:`)"),
+    *(f"'numpy.ndarray' object has no attribute '{name}'" for name in ("columns", "iloc", "loc")),
+)
+"""What code says that takes its rows for a data frame."""
+_NAMED = 20  # columns that a message names
 
 
 class _Wrong(Exception):
@@ -129,7 +138,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             return found, fitted.alive, perf_counter() - started
         except Exception as error:
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
-            shown = _described(error, 0)  # advice may follow
+            shown = _described(error, 0) + _by_number(own, request, error)  # advice may follow
             raise _Wrong(f"failed in a probe ({what}): {shown}") from error
 
     try:
@@ -222,7 +231,7 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
             free, given = estimator.called_with_seeds(own.entry, params)
         scores = own.scores or estimator.says(model)
     except Exception as error:
-        raise _Wrong(f"cannot be built: {_described(error)}") from error
+        raise _Wrong(f"cannot be built: {_described(error)}{_seedless(own, params)}") from error
     if not callable(getattr(model, scores, None)):
         raise _Wrong(f"{type(model).__name__} has no {scores}", "scores")
     seeds = dict(own.seeds) if own.seeds is not None else dict.fromkeys(free, "batch")
@@ -231,6 +240,9 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
             estimator.given_seeds(model, own.entry, params, dict.fromkeys(seeds, 1))
         except Exception as error:
             reason = f"cannot be given {', '.join(seeds)}: {_described(error)}"
+            if known := [name for name in (*free, *given) if name not in seeds]:
+                right = ", ".join(f'{name} = "batch"' for name in known)
+                reason += f"\n  the result takes its seed by another name: seeds = {{ {right} }}"
             raise _Wrong(reason, "seeds") from error
     notes = []
     if own.seeds is None:
@@ -238,6 +250,25 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
     if fixed := [name for name in given if name not in seeds]:
         notes.append(f"{', '.join(fixed)}{FIXED}")
     return Findings(seeds, scores, notes=tuple(notes))
+
+
+def _seedless(own: Own, params: Mapping[str, Any]) -> str:
+    """Return what to write instead of a function that cannot be called without a seed."""
+    try:
+        named = inspect.signature(load(own.entry)).parameters
+    except (TypeError, ValueError):  # no function, or one in C
+        return ""
+    needed = [
+        name
+        for name, one in named.items()
+        if name in estimator.SEEDS and name not in params and one.default is one.empty
+    ]
+    if not needed:
+        return ""
+    return (
+        f"\n  leave {needed[0]} out of the function, and random_state out of what it returns: "
+        f"{estimator.SET_LATER}"
+    )
 
 
 def _seeds(seeds: Mapping[str, str]) -> str:
@@ -260,11 +291,32 @@ def _scramble(number: int) -> None:
         sys.modules["torch"].manual_seed(number)
 
 
+def _by_number(own: Own, request: ProbeRequest, error: BaseException) -> str:
+    """Return what to do about code that failed as its columns are not where it looks for them."""
+    is_mixed = request.n_continuous > 0 and request.n_categorical > 0
+    if not any(words in str(error) for words in _OF_FRAMES):
+        if own.encode != "raw" or request.columns or not is_mixed:
+            return ""
+        return (
+            "\n  the order of its columns is not known when planned: the made-up rows have "
+            f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
+            "for code that selects columns by position add to its table: probe = false"
+        )
+    remedy = "\n  rows arrive as an array, not as a data frame"
+    if own.encode != "raw":
+        return remedy
+    remedy += "; select columns by number"
+    names = [f"{number} {name}" for number, (name, _) in enumerate(request.columns)]
+    more = ", …" if len(names) > _NAMED else ""
+    return f"{remedy}: {', '.join(names[:_NAMED])}{more}" if names else remedy
+
+
 def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     """Return made-up rows on which fits that are not the same are likely to differ.
 
     Each class has its own mean, a third of the training rows has another row's label, and test rows
-    lie between the classes. There are more of them if only their labels are known.
+    lie between the classes. There are more of them if only their labels are known. Columns are
+    where training has them, if that is known; else those of labels come last.
     """
     k, image = request.n_classes, request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical
@@ -278,7 +330,13 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     y[:n:3] = generator.permutation(y[:n:3])
     if image is not None:
         X = np.clip(np.rint(128 + 40 * X), 0, 255)
-    X[:, n_continuous:] = generator.integers(0, 3, size=(len(y), n_categorical))
+    named = [n_labels for _, n_labels in request.columns]
+    cardinality = np.array(named or np.repeat([0, 3], [n_continuous, n_categorical]), np.int32)
+    order = np.argsort(cardinality > 0, kind="stable")  # numbers, then labels
+    labels = cardinality[order[n_continuous:]]
+    codes = np.stack([0 * labels, labels // 2, labels - 1])  # few, so that no test row has new ones
+    drawn = generator.integers(0, 3, size=(len(y), n_categorical))
+    X[:, n_continuous:] = np.take_along_axis(codes, drawn, axis=0)
     for kind, first, n_columns in (
         ("continuous", 0, n_continuous),
         ("categorical", n_continuous, n_categorical),
@@ -286,7 +344,7 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
         if kind in request.missing:
             row, column = np.ogrid[: len(y), first : first + n_columns]
             X[:, first : first + n_columns][(row + column) % 7 == 0] = np.nan
-    cardinality = np.repeat([0, 3], [n_continuous, n_categorical]).astype(np.int32)
+    X = X[:, np.argsort(order)]
     train, test = slice(0, n), slice(n, None)
     return TrainingSet(
         X=X[train],

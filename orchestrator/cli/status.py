@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from manyseed.jobs.checks import cut
 from manyseed.orchestrator.cli.arguments import Directory, Json, alone, argument, switch
 from manyseed.orchestrator.cli.output import (
     console,
@@ -203,7 +204,8 @@ def _print_status(sweep: Sweep, state: Status) -> None:
     if state["recipes"] > 1:
         say(f"\n{state['recipes']:,} recipes: runs were made in several ways.")
     for count, error in _failures(sweep, state):
-        say(f"\n{count:,} failed: {error}")
+        first, end, rest = error.partition("\n")
+        say(f"\n{count:,} failed: {cut(first)}{end}{rest}")
     console.print()
     if state["report"]:
         console.print(f"Report: {state['report']}", soft_wrap=True)
@@ -341,8 +343,9 @@ def logs(
         return
     for group in groups:
         error, _, rest = group.error.partition("\n")
+        error = f"{cut(error)}{' …' * bool(rest)}"
         varies = " (and alike: digits or paths differ)" if group.varies else ""
-        say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{' …' * bool(rest)}{varies}"))
+        say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
         say(f"runs {', '.join(group.runs)}{more}")
         console.print(shortened(group.traceback), soft_wrap=True, style="dim")

@@ -86,7 +86,8 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
     except classifiers.Unsuitable as error:
         raise refused(error, key="MODEL", value=model) from None
     except Refused as error:  # such as weights that are not there yet; planning says what to do
-        return FirstRun(models, absent, (), usual, problem=str(error).partition("\n")[0])
+        problem = "\n".join(str(error).splitlines()[:2])  # what is wrong, and the remedy
+        return FirstRun(models, absent, (), usual, problem=problem)
     steady = [name for name, each in resolved.items() if not each.consumes]
     networks = [] if is_own else [name for name in models if resolved[name].epochs]
     if any(map(classifiers.lacking, models)):

@@ -6,16 +6,19 @@ The file is parsed; its code is not imported.
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import paths_near
 from manyseed.jobs.classifiers.record import Form
-from manyseed.jobs.own.estimator import SEEDS
+from manyseed.jobs.own.estimator import SEEDS, SET_LATER
 from manyseed.orchestrator.errors import (
     UserError,
+    command,
     meant,
     nearest,
 )
@@ -36,11 +39,14 @@ _KINDS = (
 )
 
 
-def model_table(model: str) -> dict[str, object]:
-    """Return the table of a model; empty for a built-in classifier."""
+def model_table(model: str, data: str = "DATA") -> dict[str, object]:
+    """Return the table of a model; empty for a built-in classifier.
+
+    `data`: what is given beside it, for the command that a message proposes.
+    """
     if model in classifiers.names():
         return {}
-    model = entry_point(model, "MODEL")
+    model = entry_point(model, "MODEL", data)
     if re.fullmatch(r"[\w.]+:[\w.]+", model):
         return {_named(model): model}
     path = Path(model)
@@ -51,16 +57,16 @@ def model_table(model: str) -> dict[str, object]:
             f'a script, "module:name", or a classifier: {nearest(model, classifiers.names())}'
         )
         raise UserError("unknown model", key="MODEL", value=model, remedy=remedy)
-    if path.suffix == ".py" and (found := _defined(path, model)) is not None:
+    if path.suffix == ".py" and (found := _defined(path, model, data)) is not None:
         form, name = found
-        return {form: f"{_module(path, model)}:{name}"}
+        return {form: f"{_module(path, model, data=data)}:{name}"}
     start = PROGRAMS.get(path.suffix, "./" if "/" not in model else "")
     files = "--train {train} --test {test} --out {out}"
     return {"command": f"{start}{model} --seed {{seed}} {files}"}
 
 
-def entry_point(text: str, key: str) -> str:
-    """Return FILE.py:name as module:name, and any other text as it is."""
+def entry_point(text: str, key: str, data: str = "DATA") -> str:
+    """Return FILE.py:name as module:name, and any other text as it is; `data` as `model_table`."""
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not re.fullmatch(r"[\w.]+", name):
         return text
@@ -68,7 +74,7 @@ def entry_point(text: str, key: str) -> str:
         near = meant([f"{one}:{name}" for one in paths_near(Path(file))])
         absent = f"there is no {file} in {Path.cwd()}"
         raise UserError(absent, key=key, value=text, remedy=near or None)
-    return f"{_module(Path(file), text, key)}:{name}"
+    return f"{_module(Path(file), text, key, data)}:{name}"
 
 
 def _named(entry: str) -> Form:
@@ -89,7 +95,7 @@ def _named(entry: str) -> Form:
     return _form(named[name]) or _maybe(named[name]) or "estimator"
 
 
-def _defined(file: Path, model: str) -> tuple[Form, str] | None:
+def _defined(file: Path, model: str, data: str) -> tuple[Form, str] | None:
     """Return the form and name of the model that a file defines; None if the file is a script.
 
     A file that does something and reads its arguments is a script, and so is one that does
@@ -107,20 +113,37 @@ def _defined(file: Path, model: str) -> tuple[Form, str] | None:
     found = [(form, each) for each in public if (form := _form(each)) is not None]
     if not found and is_script:
         return None
+    module = _module(file, model, data=data)  # before what is wrong with its content
     found = found or [(form, each) for each in public if (form := _maybe(each)) is not None]
     if len(found) == 1:
         return found[0][0], found[0][1].name
     if found:
         problem = f"defines {', '.join(each.name for _, each in found)}"
         likeliest = _likeliest([each for _, each in found])
-        remedy = f"name the one to train: {_module(file, model)}:{likeliest}"
+        remedy = f"name the one to train: {module}:{likeliest}"
     elif models := {n: each for n, each in _objects(statements).items() if _is_made(each)}:
         name, value = next(iter(models.items()))
         raise _is_object(name, value, model)
+    elif seeded := [(each, seed) for each in public if (seed := _needed_seed(each))]:
+        (function, seed), *_ = seeded
+        problem = f"{function.name} cannot be called without {seed}"
+        start = f"write def {function.name}(): and leave random_state out of what it returns"
+        remedy = f"{start}: {SET_LATER}"
     else:
         problem = "neither runs as a script nor defines a model"
         remedy = f"it needs {_KINDS}, or code that reads its arguments"
     raise UserError(problem, key="MODEL", value=model, remedy=remedy)
+
+
+def _needed_seed(node: ast.stmt) -> str:
+    """Return the seed that a function needs, and nothing else, to return an estimator; or ""."""
+    if not isinstance(node, ast.FunctionDef) or not _returns_made(node):
+        return ""
+    given, named = node.args, [*node.args.posonlyargs, *node.args.args]
+    needed = [each.arg for each in named[: len(named) - len(given.defaults)]]
+    pairs = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    needed += [each.arg for each, default in pairs if default is None]
+    return needed[0] if len(needed) == 1 and needed[0] in SEEDS else ""
 
 
 def _objects(statements: Sequence[ast.stmt]) -> dict[str, ast.expr]:
@@ -283,7 +306,7 @@ def _maybe(node: ast.stmt) -> Form | None:
     return "estimator" if is_called_so and any(each.value for each in returns) else None
 
 
-def _module(file: Path, given: str, key: str = "MODEL") -> str:
+def _module(file: Path, given: str, key: str = "MODEL", data: str = "DATA") -> str:
     """Return the name by which a file is imported from the working folder."""
     parts = (file.parent.resolve() / file.stem).parts
     here = Path.cwd().resolve().parts
@@ -295,9 +318,16 @@ def _module(file: Path, given: str, key: str = "MODEL") -> str:
         and all((each / "__init__.py").is_file() for each in folders)
     ):
         return ".".join(names)
-    raise UserError(
-        "cannot be imported from the working folder",
-        key=key,
-        value=given,
-        remedy="run init in the file's own folder; its name must be one of letters, digits and _",
-    )
+    problem = "cannot be imported from the working folder"
+    if not file.stem.isidentifier():
+        better = file.with_stem(re.sub(r"\W", "_", f"_{file.stem}").removeprefix("_"))
+        better = better if better.stem.isidentifier() else better.with_stem(f"_{better.stem}")
+        problem = f"{problem}: its name must be one of letters, digits and _"
+        remedy = shlex.join(["mv", str(file), str(better)])
+    else:
+        if Path(data).exists():
+            data = os.path.relpath(data, file.parent)
+        own = file.name + given.removeprefix(str(file))
+        words = (data, own) if key == "MODEL" else (own,)
+        remedy = f"{shlex.join(['cd', str(file.parent)])} && {command('init', *words)}"
+    raise UserError(problem, key=key, value=given, remedy=remedy)

@@ -174,14 +174,12 @@ class OwnCode:
 
     def _findings(self, own: Own, dataset: DatasetInfo) -> Findings:
         from manyseed.jobs.own import copies
-        from manyseed.jobs.own.findings import Findings, probe, with_missing
+        from manyseed.jobs.own.findings import Findings, probe
 
         if not self._is_probing:
             return Findings(scores="predict")
-        key = _key(own, dataset)
-        if (missing := with_missing(own, dataset)) and key not in self._pins:
-            # earlier versions probed without missing values; what they found still holds
-            key = text_identity(canonical_json({"key": key, "missing": list(missing)}))
+        keys = _keys(own, dataset)
+        key = next((each for each in keys if each in self._pins), keys[0])
         if key in self.used:
             return Findings.from_json(self.used[key].findings)
         known = self._pins.get(key)
@@ -206,8 +204,26 @@ class OwnCode:
         return findings
 
 
+def _keys(own: Own, dataset: DatasetInfo) -> list[str]:
+    """Return the identity of what a probe depends on besides code, and those of earlier versions.
+
+    These probed without missing values, and with columns of labels last; what they found holds.
+    """
+    from manyseed.jobs.own.findings import columns_of, with_missing
+
+    key = _key(own, dataset)
+    keys, beside = [key], dict[str, Json]()
+    if missing := with_missing(own, dataset):
+        beside["missing"] = [*missing]
+        keys.insert(0, text_identity(canonical_json({"key": key, **beside})))
+    if own.encode == "raw" and dataset.n_categorical and (columns := columns_of(dataset)):
+        beside["columns"] = [n_labels for _, n_labels in columns]
+        keys.insert(0, text_identity(canonical_json({"key": key, **beside})))
+    return keys
+
+
 def _key(own: Own, dataset: DatasetInfo) -> str:
-    """Return an identity of what a probe depends on besides code: the table and kind of data."""
+    """Return an identity of the table and the kind of data."""
     parts: dict[str, Json] = {
         "form": own.form,
         "entry": own.entry,

@@ -25,6 +25,7 @@ from manyseed.jobs.datasets.parts import GROUP
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
 from manyseed.jobs.own import copies
+from manyseed.jobs.own.estimator import SET_LATER
 from manyseed.jobs.own.table import SCORES, TABLE, form_of, is_entry
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import (
@@ -117,7 +118,7 @@ def sweep_file(
     if Path(data).suffix in PROGRAMS and Path(data).is_file():
         remedy = f"data come first: {command('init', model or 'DATA', data)}"
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
-    table = {} if model is None else model_table(model)
+    table = {} if model is None else model_table(model, data)
     described = _data(entry_point(data, "DATA"), target)
     first = first_run(described.info, model, table)
     questions = (
@@ -310,7 +311,7 @@ def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
     if first.fixed:
         seeds = "seeds change nothing" if first.steady else "the runs do not differ by it"
         names = ", ".join(first.fixed)
-        yield f"{model}: {names} is fixed, so {seeds}: leave the value out to vary it"
+        yield f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}"
 
 
 def _columns_told(data: _Data) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from manyseed.jobs.checks import cut
 from manyseed.orchestrator.disk.placing import file_clock
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
@@ -572,7 +573,7 @@ def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
         what = what if failed == total else f"no run is finished, and {what} failed"
         most = f", {count:,} of them" if len(kinds) > 1 else ""
         return RunsError(
-            f"{paths.directory}: {what}{most}: {error.splitlines()[0]}\n"
+            f"{paths.directory}: {what}{most}: {cut(error.splitlines()[0])}\n"
             f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"
             f"  then train them again: {training(paths, 'resume', '--failed')}"
         )

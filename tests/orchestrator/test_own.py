@@ -442,6 +442,51 @@ def test_findings_of_a_probe_without_missing_values_stay_valid(
     assert sweep.paths.own.read_bytes() == kept
 
 
+PIPELINE = """
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+def build():
+    columns = make_column_transformer((OneHotEncoder(), LABELS), (StandardScaler(), NUMBERS))
+    return make_pipeline(columns, RandomForestClassifier(3))
+"""
+
+
+def mixed(folder: Path, labels: str, numbers: str) -> Path:
+    """Return a sweep file of a pipeline and a CSV that has its columns of labels first and last."""
+    rows = [f"{'abcde'[i % 5]},{i * i / 7},{i % 3},{'xy'[i % 2]},{['no', 'yes'][i % 2]}"
+            for i in range(80)]  # fmt: skip
+    (folder / "gaps.csv").write_text("\n".join(["hue,size,age,kind,class", *rows]) + "\n")
+    (folder / "mine.py").write_text(PIPELINE.replace("LABELS", labels).replace("NUMBERS", numbers))
+    text = (GAPS + 'estimator = "mine:build"\n').replace("gaps.csv", str(folder / "gaps.csv"))
+    return write(folder / "gaps.toml", text)
+
+
+def test_a_probe_has_columns_where_training_has_them(tmp_path: Path) -> None:
+    plan_change(mixed(tmp_path, "[0, 3]", "[1, 2]"), tmp_path / "sweep")
+    with pytest.raises(UserError, match="unknown categories") as raised:
+        plan_change(mixed(tmp_path, "[1, 3]", "[0, 2]"), tmp_path / "sweep")
+    assert "…" in raised.value.message
+    assert len(raised.value.message) < 400
+
+
+def test_columns_by_name_are_told_by_number(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as raised:
+        plan_change(mixed(tmp_path, '["hue", "kind"]', '["size", "age"]'), tmp_path / "sweep")
+    assert "select columns by number: 0 hue, 1 size, 2 age, 3 kind" in str(raised.value)
+
+
+def test_seeds_of_another_name_are_told_with_those_that_the_code_has(tmp_path: Path) -> None:
+    file = mixed(tmp_path, "[0, 3]", "[1, 2]")
+    write(file, file.read_text() + 'seeds = { seed = "batch" }\n')
+    with pytest.raises(UserError) as raised:
+        plan_change(file, tmp_path / "sweep")
+    told = 'seeds = { randomforestclassifier__random_state = "batch" }'
+    assert told in str(raised.value)
+
+
 MISTAKES = {
     "import error": ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
     "syntax": ("def f(:", "is not Python"),

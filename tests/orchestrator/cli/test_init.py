@@ -143,7 +143,7 @@ def test_a_seed_that_the_model_fixes_is_told(here: Path, taken: str, given: obje
     (here / "m4.py").write_text(FOREST.format(taken, given))
     code, text = inside("init", "sklearn:wine", "m4.py", "--out", "fixed.toml")
     assert code == 0, text
-    told = "m4.py: random_state is fixed, so seeds change nothing: leave the value out to vary it"
+    told = "so seeds change nothing: leave random_state out of the code: each run is then"
     assert told in " ".join(text.split())
     assert "Please check:" in text
     text = (here / "fixed.toml").read_text()
@@ -151,6 +151,25 @@ def test_a_seed_that_the_model_fixes_is_told(here: Path, taken: str, given: obje
     assert "# random_state is fixed in the model" in text
     code, text = inside("plan", "fixed.toml", "--out", "planned")
     assert "random_state is given a value: the runs do not differ by it" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "told"),
+    [
+        ("m5.py", "(seed)", 'm5.py": model cannot be called without seed\n  write def model():'),
+        ("code/m5.py", "(seed)", "\n  cd code && manyseed init ../measured.csv m5.py"),
+        ("code/m-5.py", "()", "\n  mv code/m-5.py code/m_5.py"),
+    ],
+)
+def test_what_is_wrong_with_a_model_is_told_with_what_to_write(
+    here: Path, name: str, taken: str, told: str
+) -> None:
+    (here / "code").mkdir()
+    (here / name).write_text(FOREST.format(taken, "seed"))
+    code, text = inside("init", "measured.csv", name)
+    assert code == 2
+    assert told in text
+    assert not (here / "sweep.toml").exists()
 
 
 DATA = """

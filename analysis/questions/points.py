@@ -478,12 +478,12 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     if not short:
         return
     found = pl.concat(rows)
-    start = f"{n} wrong in nearly every run of every classifier:"
-    headline = f"{start} hard, or wrongly labelled."
+    headline = f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled."
     if len(short) > 1:
         headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
     elif found.height == 1:
-        headline = shortest([f"{start} {place(found.row(0, named=True))}.", headline])
+        named = place(found.row(0, named=True))
+        headline = shortest([f"{headline.partition('hard')[0]}{named}.", headline])
     yield Answer(
         headline,
         details=_listed(found, "wrong"),

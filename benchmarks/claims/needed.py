@@ -374,7 +374,7 @@ CLAIMS: tuple[Claim, ...] = (
         "howmany, answers",
         r"it cannot be told yet, as|one test point, \{\} runs are enough|"
         r"by \{\} at most, \{\} runs are enough|further runs may differ|"
-        r"runs of \{\} are equal on|^\{\} at most \*|[Ii]f runs differ by one test",
+        r"runs of \{\} are equal on|^\{\} at most \*|[Ii]f (their sd|the sd of runs) is one test",
         _differing(0.25),
         _says_equal,
         "a quarter of the runs differ",

@@ -495,7 +495,7 @@ def test_what_it_writes_for_a_file_with_a_factory_plans(here: Path) -> None:
             "defines build, Other name the one to train: one:build",
         ),
         ("my-model.py", "def build():\n    return 1\n", "cannot be imported"),
-        ("deep/model.py", "def build():\n    return 1\n", "run init in the file's own folder"),
+        ("deep/model.py", "def build():\n    return 1\n", "cd deep && manyseed init sklearn:wine"),
         ("wrong.py", "def build(:\n", "wrong.py is not valid Python"),
     ],
 )

@@ -19,6 +19,8 @@ FENCED = 10  # fewest runs of a cell from whose α̂ one is told apart without a
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
 HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")
+SET_APART = ("alpha_hat_majority", "alpha_hat_low", "alpha_hat_high")
+"""Columns of runs by which `answer` tells runs that are unlike the others, where there are any."""
 
 
 def close_or_not(alpha_hat: pl.Expr, delta: pl.Expr, close: float) -> pl.Expr:

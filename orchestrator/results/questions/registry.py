@@ -207,7 +207,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     """
     from manyseed.analysis.axes import AXES
     from manyseed.analysis.questions.effects import effects
-    from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT
+    from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, SET_APART
     from manyseed.analysis.tables.rows import (
         CELL_KEY,
         RUN,
@@ -228,7 +228,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
 
     results, record = read_results(paths), Analysis.read(paths)
     facts = ("identical", "accuracy", "recipe", "fit_seconds", "delta")
-    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT)
+    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT, *SET_APART)
     tables = at_last(results.of_analysis(DRAWN_PAIRS, run_columns=of_runs, whole=True))
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None

@@ -20,6 +20,7 @@ from manyseed import Sweep
 from manyseed.analysis.questions.question import PAGE
 from manyseed.orchestrator.cli import guide
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import command, inside
 
@@ -180,6 +181,20 @@ def test_every_format_of_every_question_has_rows_or_says_why_not(
     done = command("answers", sweep.directory, "levels", "--format", "csv")
     (answer,) = sweep.answers("levels")
     assert done.stderr == f"The answer has no rows: {answer.headline}\n"
+
+
+def test_one_run_apart_is_told_from_the_majority_that_the_table_knows(tmp_path: Path) -> None:
+    """Against all others, the one would move the reference of every run."""
+    rng, n = np.random.default_rng(0), 3000
+    y_true = rng.integers(0, 2, n)
+    scores = (rng.normal(size=n) + 2 * y_true - 1 + rng.normal(0, 0.1, (6, n))).astype(np.float32)
+    scores[3] = 9 * rng.normal(size=n)
+    np.savez(tmp_path / "a.npz", scores=scores, y_true=y_true)
+    import_predictions([tmp_path / "a.npz"], tmp_path / "imported")
+    sweep = Sweep(tmp_path / "imported")
+    sweep.analyze()
+    headline, *_ = sweep.answers("levels")[0].headline.splitlines()
+    assert headline.startswith("1 of 6 runs is unlike the others (imported 1); see run 0:0:3.")
 
 
 def test_evidence_of_one_question_is_in_its_answers(sweep: Sweep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -195,6 +196,9 @@ def test_one_run_apart_is_told_from_the_majority_that_the_table_knows(tmp_path: 
     sweep.analyze()
     headline, *_ = sweep.answers("levels")[0].headline.splitlines()
     assert headline.startswith("1 of 6 runs is unlike the others (imported 1); see run 0:0:3.")
+    page = html.unescape(re.sub("<[^>]+>", "", sweep.report().read_text()))
+    for text in (*sweep.answers(), *sweep.answers(why=True)):
+        assert all(" ".join(line.split()) in " ".join(page.split()) for line in text.splitlines())
 
 
 def test_evidence_of_one_question_is_in_its_answers(sweep: Sweep) -> None:

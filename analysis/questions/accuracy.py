@@ -323,5 +323,6 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say how accurate classifiers are, and whether the best one is better than the others."""
     found = accuracies(evidence.tables)
     for one, text in zip(found, sentences(found), strict=False):
-        rows = [asdict(row) for row in one.rows]
+        whose = {"dataset": one.dataset, **dict(one.context)}
+        rows = [{**whose, **asdict(row)} for row in one.rows]
         yield Answer(headlines(one), rows=rows, figures=("classifiers", "summary"), evidence=text)

@@ -517,10 +517,12 @@ def _table(
             numbers = [f"{found.difference:+.4f}", "–", f"{found.better:.2f}"]
         if limits is not None:
             numbers[1] = f"{limits[0]:+.4f} to {limits[1]:+.4f}"
-        said = {A: f"{a} better", B: f"{b} better", ALIKE: ALIKE, "": "not told"}
+        said = {A: f"{a} better", B: f"{b} better", ALIKE: ALIKE, "": "not told"}[told(one, limits)]
+        if len(every) > 1 and said != "not told" and not holds_together(one):
+            said += ", alone"
         levels = ", ".join([*where, *unusual(one.same)])
         dataset = one.same.get("dataset", "several datasets")
-        table.append([dataset, f"{a} - {b}", said[told(one, limits)], levels, *numbers])
+        table.append([dataset, f"{a} - {b}", said, levels, *numbers])
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
     single = ", each by itself" if len(every) > 1 else ""
     below = [f"{sure}: over {_over(shown)}{single}.{_together(every)}"]
@@ -541,7 +543,8 @@ def _together(comparisons: Sequence[Compared]) -> str:
         return ""
     held = sum(map(holds_together, verdicts))
     hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
-    return f" For all {n:,} together, {hold}."
+    others = ", the others alone" if 0 < held < m else ""
+    return f" For all {n:,} together, {hold}{others}."
 
 
 def _over(shown: Sequence[Compared]) -> str:

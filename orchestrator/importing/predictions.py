@@ -496,17 +496,6 @@ def grid_lines(dataset: str, classifier: str) -> list[str]:
     ]
 
 
-def positions_of(row_ids: Sequence[pl.Series]) -> Any:
-    """Return the row ids of each repeat as numbers: ids that are text as their place when sorted.
-
-    Text is sorted over all repeats, so that a point has one number in all of them.
-    """
-    if any(ids.dtype == pl.String for ids in row_ids):
-        every = pl.concat([ids.cast(pl.String) for ids in row_ids]).unique().sort()
-        return np.stack([every.search_sorted(ids.cast(pl.String)).to_numpy() for ids in row_ids])
-    return np.stack([ids.to_numpy() for ids in row_ids])
-
-
 def with_told(text: str, told: Iterable[str]) -> str:
     """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
     first, *rest = text.split("\n")

@@ -27,6 +27,7 @@ from manyseed.orchestrator.importing.classes import (
     in_order,
     is_flag,
     most_probable,
+    positions_of,
     remedy_of_shares,
     require_apart,
     require_columns,
@@ -50,7 +51,6 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
-    positions_of,
 )
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
@@ -169,7 +169,7 @@ def openml(
         ),
         read=read,
         attributes=given,
-        test_index=positions_of([test_sets[r]["row_id"] for r in order]),
+        test_index=positions_of([test_sets[r]["row_id"] for r in order], paths[0]),
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
         are_classes_seen=not has_confidences,

@@ -573,8 +573,8 @@ def positions_of(row_ids: Sequence[pl.Series], file: Path) -> Any:
         return np.stack([ids.to_numpy() for ids in row_ids])
     every = pl.concat([ids.cast(pl.String) for ids in row_ids]).unique().sort()
     numbers = every.str.extract(r"([0-9]{1,18})\D*$").cast(pl.Int64)
-    if numbers.to_list() != [*range(len(every))]:
-        names = [f"row {place} is {quoted(name)}" for place, name in enumerate(every[:2].to_list())]
+    if unlike := [place for place, number in enumerate(numbers) if number != place]:
+        names = [f"row {place} is {quoted(every[place])}" for place in unlike[:2]]
         what = f"{file.name}: ids of rows are text, and answers name rows by their place among them"
         warn(f"{what}, in alphabetical order: {', '.join(names)}, …")
     return np.stack([every.search_sorted(ids.cast(pl.String)).to_numpy() for ids in row_ids])

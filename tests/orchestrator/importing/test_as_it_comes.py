@@ -186,7 +186,8 @@ def test_rows_that_answers_number_otherwise_are_told(
         frame.with_columns(run=run).write_csv(tmp_path / f"{run}.csv")
     code, told = inside("import", tmp_path / "0.csv", tmp_path / "1.csv", "--out", tmp_path / "out")
     assert code == 0, told
-    assert ("by their place among them, in alphabetical order" in " ".join(told.split())) is is_told
+    said = "by their place among them, in alphabetical order: row 2 is 'p10', row 3 is 'p11', …"
+    assert (said in " ".join(told.split())) is is_told
 
 
 def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:

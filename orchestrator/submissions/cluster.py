@@ -221,7 +221,8 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
         return UnavailableError(str(error))
     if isinstance(error, ClusterError):
         check = "" if profile.template else f" ({command('cluster', 'check', profile.path)})"
-        remedy = f"nothing was submitted; fix the profile{check}"
+        given = ", or what --memory asks for" if "memory" in str(error).lower() else ""
+        remedy = f"nothing was submitted; fix the profile{given}{check}"
         name = system_of(profile.reached).name
         return UserError(f"{name} refuses: {error}", file=profile.path, remedy=remedy)
     if error.option == "folder":

@@ -186,7 +186,7 @@ def test_rows_that_answers_number_otherwise_are_told(
         frame.with_columns(run=run).write_csv(tmp_path / f"{run}.csv")
     code, told = inside("import", tmp_path / "0.csv", tmp_path / "1.csv", "--out", tmp_path / "out")
     assert code == 0, told
-    said = "by their place among them, in alphabetical order: row 2 is 'p10', row 3 is 'p11', …"
+    said = 'by their place among them, in alphabetical order: row 2 is "p10", row 3 is "p11", …'
     assert (said in " ".join(told.split())) is is_told
 
 

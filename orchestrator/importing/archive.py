@@ -445,6 +445,8 @@ def with_truth(
         raise UserError(f"is no table, but {path.name} is", file=file, key="--truth", remedy=remedy)
     name = truth_column(read_frame(file, ()), file, own := named.get("truth", "truth"))
     other = read_frame(file, (name,))
+    if other[name].null_count():
+        raise UserError("has missing values", file=file, key=name)
     shared = [one for one in other.columns if one != name and one in frame.columns]
     ids = [one for one in shared if is_id(other[one]) and not other[one].is_duplicated().any()]
     ids = [one for one in ids if one == named.get("row_id")] or ids
@@ -458,12 +460,9 @@ def with_truth(
     elif len(other) == len(frame) and len(other.columns) == 1:
         truth = other[name]
     else:
-        raise UserError(
-            f"has no column of ids that {path.name} has, too, by which to match rows",
-            file=file,
-            key="--truth",
-            remedy="give both a column of one name that tells rows apart, such as id",
-        )
+        what = f"has no column of ids, each once, that {path.name} has, too, by which to match rows"
+        remedy = "give both a column of one name that tells rows apart, such as id"
+        raise UserError(what, file=file, key="--truth", remedy=remedy)
     if own in frame.columns:
         n = int((frame[own].cast(pl.String) != truth.cast(pl.String)).sum())
         if n:

@@ -220,11 +220,15 @@ def test_a_table_of_true_classes_in_the_folder_of_tables(
     [
         (lambda t: t[1:], "seed0.csv alone has id im"),
         (lambda t: t.vstack(t[:1].with_columns(id=pl.lit("x"))), "labels.csv alone has id x"),
-        (lambda t: t.rename({"id": "image_no"}), "has no column of ids that seed0.csv has, too"),
-        (lambda t: t.vstack(t[:1]), "has no column of ids that seed0.csv has, too"),
+        (lambda t: t.rename({"id": "image_no"}), "no column of ids, each once, that seed0.csv"),
+        (lambda t: t.vstack(t[:1]), "no column of ids, each once, that seed0.csv"),
         (lambda t: t.with_columns(right=pl.lit("a")).drop("label"), "has several columns"),
+        (
+            lambda t: t.with_columns(pl.when(pl.col("id") != t["id"][3]).then("label")),
+            "labels.csv: label: has missing values",
+        ),
     ],
-    ids=["lacks", "more", "other name", "twice", "no truth"],
+    ids=["lacks", "more", "other name", "twice", "no truth", "a missing one"],
 )
 def test_true_classes_of_other_rows_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, said: str

@@ -321,7 +321,8 @@ def import_(
     ),
     columns: list[str] | None = optional(
         "OURS=THEIRS,…",
-        "The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}'.",
+        "The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}', or "
+        "logits='z_{class}'.",
     ),
     key: list[str] | None = optional(
         "OURS=THEIRS,…",
@@ -362,9 +363,9 @@ def import_(
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
     from manyseed.orchestrator.importing import import_predictions
-    from manyseed.orchestrator.importing.classes import FLOOR
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.importing.predictions import left_out
+    from manyseed.orchestrator.importing.scores import FLOOR
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])

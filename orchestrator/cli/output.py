@@ -438,7 +438,7 @@ _FEW_FILES = 3
 
 def briefly(files: list[Path]) -> list[str]:
     """Return files as words of a shell: many by a pattern that only they match, if there is one."""
-    from manyseed.orchestrator.importing.mapping import shared_ends
+    from manyseed.orchestrator.importing.filenames import shared_ends
 
     if len(files) > _FEW_FILES and len({file.parent for file in files}) == 1:
         start, end = shared_ends(file.name for file in files)

@@ -38,16 +38,15 @@ from manyseed.orchestrator.importing.arrays import (
     in_memory,
     opened_as_held,
 )
-from manyseed.orchestrator.importing.classes import by_numbers, require_named
+from manyseed.orchestrator.importing.classes import SCORES, by_numbers, require_named
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.mapping import (
-    NAMES,
-    Pattern,
-    Values,
+from manyseed.orchestrator.importing.filenames import (
     common_name,
+    models_apart,
     models_of,
     require_one_kind,
 )
+from manyseed.orchestrator.importing.mapping import NAMES, Pattern, Values
 from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -139,7 +138,7 @@ def import_predictions(
     -------
     int
         Number of predictions of a test point with a probability below
-        `importing.classes.FLOOR`, which is raised to it.
+        `importing.scores.FLOOR`, which is raised to it.
 
     Raises
     ------
@@ -239,7 +238,7 @@ def _imported(
         )
     elif classifiers:
         dataset = dataset or "imported"
-    require_named(columns, (*OWN, "confidence", *NAMES), "--columns")
+    require_named(columns, (*OWN, *SCORES, *NAMES), "--columns")
     require_named(key, (*ENTRIES, *ALSO), "--key")
     truths: list[Path] = []
     own = [runs, None if truth is None or holds_runs(Path(truth), key) else truth]
@@ -368,7 +367,7 @@ def _imported(
             of_one = partial(_require_one_model, files if is_unnamed else [], sources)
             try:
                 sources = joined(sources, is_dataset_given=is_dataset_given)
-            except Unread:
+            except UserError:
                 of_one()
                 raise
             of_one()
@@ -379,17 +378,21 @@ def _imported(
 
 def _require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
     """Refuse runs of one test set whose files' names seem to be of several classifiers."""
-    first = sources[0].y_true
-    if len(files) < 3 or any(not np.array_equal(each.y_true, first) for each in sources):
+    tests = [(each.y_true, each.test_index) for each in sources]
+    if len(files) < 2 or not all(all(map(np.array_equal, of, tests[0])) for of in tests):
         return
     name, counts = models_of(files)
-    if len(counts) < 2 or max(counts.values()) < 2:
+    if len(counts) < 2:
+        name, words = models_apart(files)
+        counts = dict.fromkeys(words, 1)
+    if len(counts) < 2:
         return
     if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
         name = name.replace("{run}", "*")
-    shown = some([f"{model} ({n:,})" for model, n in counts.items()], 5)
+    is_one_each = max(counts.values()) == 1
+    shown = some([model if is_one_each else f"{model} ({n:,})" for model, n in counts.items()], 5)
     what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
-    if min(counts.values()) < 2 or len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
+    if len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
         warn(f"{what}. If these are several: --name {shlex.quote(name)}")
         return
     raise Unread(

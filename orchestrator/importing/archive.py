@@ -39,7 +39,7 @@ from manyseed.orchestrator.errors import (
     StoreUnavailable,
     UserError,
 )
-from manyseed.orchestrator.importing.classes import Predicted, codes
+from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.mapping import is_id, truth_column
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
@@ -50,6 +50,7 @@ from manyseed.orchestrator.importing.predictions import (
     unheard,
     unreadable,
 )
+from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark

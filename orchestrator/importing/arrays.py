@@ -31,17 +31,7 @@ from manyseed.orchestrator.importing.archive import (
     read_tensors,
     reading_zip,
 )
-from manyseed.orchestrator.importing.classes import (
-    Predicted,
-    codes,
-    gaps_of_sigmoids,
-    is_one_hot,
-    names_of_classes,
-    ordered,
-    predicted,
-    remedy_for,
-    require_logits,
-)
+from manyseed.orchestrator.importing.classes import codes, is_one_hot, names_of_classes
 from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by, truth_column
 from manyseed.orchestrator.importing.orders import by_run, require_axes
 from manyseed.orchestrator.importing.predictions import (
@@ -51,6 +41,15 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     sorted_rows,
     unreadable,
+)
+from manyseed.orchestrator.importing.scores import (
+    Predicted,
+    gaps_of_sigmoids,
+    ordered,
+    predicted,
+    remedy_for,
+    require_floats,
+    require_logits,
 )
 from manyseed.orchestrator.store.schema import ScoreType
 
@@ -135,12 +134,16 @@ class OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """Arrays by the name of their entry: those that are read in parts, and those in memory."""
+    """Arrays by the name of their entry: those that are read in parts, and those in memory.
+
+    `theirs`: what a file itself calls the entries, by the same names, unless the user says so.
+    """
 
     file: Path
     large: dict[str, OnDisk | NDArray[Any]] = field(default_factory=dict)
     small: dict[str, Any] = field(default_factory=dict)
     origin: str | None = None
+    theirs: dict[str, str] = field(default_factory=dict)
 
     def entries(
         self,
@@ -180,6 +183,8 @@ class InMemory:
                 twice = "holds both scores and logits; give only one of them"
                 raise UserError(twice, file=self.file)
             entries[name] = own
+            if own not in keys and self.origin is None:
+                self.theirs[own] = name
         return entries
 
     def of_runs(self, entries: Mapping[str, str], keys: Keys) -> Iterator[tuple[str, list[str]]]:
@@ -389,13 +394,8 @@ def entries_of(
             else ("(run, sample)")
         )
         raise UserError(f"has shape {array.shape}; {wanted} is needed", file=path, key=key)
-    if key == "scores" and array.dtype.kind != "f":
-        raise UserError(
-            f"has dtype {array.dtype}; floats are needed",
-            file=path,
-            key=key,
-            remedy="give predicted classes as labels; give scores as floats: scores.astype(float)",
-        )
+    if key == "scores":
+        require_floats(array, held.theirs.get(key), path)
     n_runs, n_samples = array.shape[:2]
     class_names = names_of_classes(given, array, key, path)
     if key == "scores" and not probabilities and probability != "none":

@@ -22,7 +22,7 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.classes import prediction_of, require_shared
+from manyseed.orchestrator.importing.classes import require_shared
 from manyseed.orchestrator.importing.orders import (
     FEWEST_KEPT,
     Order,
@@ -39,6 +39,7 @@ from manyseed.orchestrator.importing.predictions import (
     sweep_text,
     with_told,
 )
+from manyseed.orchestrator.importing.scores import prediction_of
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import tomllib
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.counts import some
 from manyseed.jobs.checks import parsed, quoted
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import (
@@ -28,6 +24,7 @@ from manyseed.orchestrator.errors import (
     toml_value,
 )
 from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, is_flag
+from manyseed.orchestrator.importing.filenames import RUNS
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 Columns = tuple[tuple[str, str], ...]
@@ -144,7 +141,7 @@ OPTIONS: Mapping[str, type] = {
 }
 """Keys of a map, which are options of imports, with their types."""
 
-_OF_COLUMNS = ("prediction", "confidence", "run", "repeat", "row_id", *ATTRIBUTES)
+_OF_COLUMNS = ("prediction", "confidence", "logits", "run", "repeat", "row_id", *ATTRIBUTES)
 """Our names of columns that are no such keys."""
 
 
@@ -205,8 +202,7 @@ _MEANT = {
     "truth": r"true|gold|gt|actual|expected|ground_?truth"
     r"|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
     "prediction": r"(y_?)?(pred|hat).*|output|cross_?val_?predict(ions?)?",
-    "run": r"(random_?|model_?)?seeds?|runs?_?(id|idx|index|no|nr|number)?"
-    r"|rep(lica(te)?)?s?|trials?",
+    "run": rf"{RUNS}_?(id|idx|index|no|nr|number)?",
     "row_id": r"ids?|idx|index|indices|rows?|samples?|points?|examples?|instances?|images?|files?"
     r"|paths?|file_?names?|name|keys?|u?uid"
     r"|(row|sample|point|example|instance|image|test|item|data)_?(id|idx|index|no|nr|number|name)",
@@ -312,8 +308,8 @@ def entries_naming_rows(file: Path) -> list[str]:
     return [name for name in names if is_named(name, "row_id")]
 
 
-def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
-    """Return the names in a table that seem to be meant, by ours."""
+def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, str]:
+    """Return the names in a table that seem to be meant, by ours; `said` are given otherwise."""
     is_label = "correct" in frame.columns and not is_flag(frame["correct"])
     given = {"truth": "correct" if is_label else "truth"}
     found: dict[str, str] = {}
@@ -328,10 +324,15 @@ def meant_columns(frame: pl.DataFrame) -> dict[str, str]:
             name.replace(one, CLASS) for name in frame.columns for one in classes if one in name
         )
         for form in forms:
-            if all(form.replace(CLASS, one) in frame.columns for one in classes):
-                found["confidence"] = form
+            of_classes = [form.replace(CLASS, one) for one in classes]
+            if {*of_classes} <= {*frame.columns}:
+                found[_kind_of_scores(frame[of_classes])] = form
                 found = {own: name for own, name in found.items() if name != "NAME"}
                 break
+        if found.get("prediction") == "NAME" and "prediction" not in said:
+            left = [name for name in frame.columns if name not in given.values()]
+            meant = _of_classes(frame, given["truth"], left) or "NAME"
+            given["prediction"] = found["prediction"] = meant
     others = [name for name in frame.columns if name not in given.values()]
     of_run: list[str] = [name for name in ("repeat", "run") if name in frame.columns]
     if "run" not in frame.columns:
@@ -369,6 +370,29 @@ def _form_of_runs(names: Sequence[str]) -> str:
         return ""
     (place,) = differ
     return "".join([*parts[0][:place], RUN, *parts[0][place + 1 :]])
+
+
+def _kind_of_scores(values: pl.DataFrame) -> str:
+    """Return whether columns of a class each seem to be logits, or else confidences."""
+    are_numbers = all(dtype.is_numeric() for dtype in values.dtypes)
+    is_some_negative = are_numbers and any((values[name] < 0).any() for name in values.columns)
+    return "logits" if is_some_negative else "confidence"
+
+
+def _of_classes(frame: pl.DataFrame, truth: str, names: Sequence[str]) -> str:
+    """Return the column, or the form of one a run, that alone holds nothing but true classes."""
+    if not is_id(frame[truth]):
+        return ""
+    classes = {*frame[truth].cast(pl.String).drop_nulls().unique()}
+    held = [
+        name
+        for name in names
+        if name not in ATTRIBUTES
+        and not any(is_named(name, own) for own in ("row_id", "run", *NAMES))
+        and is_id(frame[name])
+        and {*frame[name].cast(pl.String).unique()} <= classes
+    ]
+    return held[0] if len(held) == 1 else _form_of_runs(held)
 
 
 def is_id(values: pl.Series) -> bool:
@@ -412,136 +436,46 @@ def row_id_of(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) 
     )
 
 
-_SEED = re.compile(
-    r"(?:^|[\W_]+)(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?|folds?|s|r))?"
-    r"[\W_]*[0-9]*$",
-    re.IGNORECASE,
-)
+_SPLIT = re.compile(r"(train|test)(ing)?|val(id(ation)?)?|dev|eval|hold-?out", re.I)
+_NAMED_RUN = re.compile(r"(?P<model>.*[^\W_])[\W_]+(?:seed|run|trial|s|r)[\W_]*(?P<seed>[0-9]+)")
 
 
-def common_name(files: Sequence[Path]) -> str:
-    """Return what to call files of one dataset: what their names share but for the seed.
-
-    Or else their folder.
-    """
-    start, end = shared_ends([file.stem for file in files])
-    kept = _SEED.sub("", start) or end.strip("-_. ")
-    return kept or files[0].resolve().parent.name or "imported"
-
-
-_NUMBERED = re.compile(
-    r"(?P<kind>.+?)?(?P<form>(?:[\W_]+(?:(?:random|model)?[\W_]*(?:seeds?|runs?|reps?|repeats?|trials?"
-    r"|folds?|s|r))?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
-    re.IGNORECASE,
-)
-
-
-def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
-    """Return the pattern of numbered files' paths, and how many begin with each name before it.
-
-    The pattern has ``{classifier}`` for the names if there are several; "" if there is none.
-    """
-    top = os.path.commonpath([file.absolute().parent for file in files])
-    paths = [file.absolute().relative_to(top).as_posix() for file in files]
-    found = [each for path in paths if (each := _NUMBERED.fullmatch(path))]
-    forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
-    counts = Counter(each["kind"] or "" for each in found)
-    is_unlike = len(counts) > 1 and "" in counts
-    if (
-        len(found) < len(paths)
-        or len(forms) > 1
-        or is_unlike
-        or any("/" in name for name in counts)
-    ):
-        return "", {}
-    if len(counts) == 1:
-        return f"{next(iter(counts))}{forms.pop()}", dict(counts)
-    found_before = _BEFORE.match(shared_ends(counts)[0])  # model=cnn, model=vit
-    start = found_before[0] if found_before else ""
-    named = {name.removeprefix(start): n for name, n in counts.items()}
-    return f"{start}{{classifier}}{forms.pop()}", named
+def require_one_thing(
+    frame: pl.DataFrame, used: Mapping[str, str], option: Mapping[str, str], file: Path
+) -> None:
+    """Refuse unread columns that name splits of the data, or both a classifier and a run."""
+    for name in frame.columns:
+        if name in used or not is_text(frame[name]):
+            continue
+        different = [*dict.fromkeys(each for each in frame[name] if each is not None)]
+        if len(different) > 1 and all(_SPLIT.fullmatch(str(each).strip()) for each in different):
+            shown = " and ".join(map(quoted, sorted(different)))
+            kept = f"pl.read_{file.suffix[1:]}({str(file)!r}).filter(pl.col({name!r}) == 'test')"
+            raise Unread(
+                f"is not read, but names splits of the data, {shown}, which would be one test set",
+                file=file,
+                key=name,
+                options={"columns": {**option, "dataset": name}},
+                before="read each as a data set: ",
+                after=f"\n  or import the rows of one alone: {kept}",
+            )
+        if remedy := two_in_one(frame[name], name):
+            raise UserError("is not read, but names runs", file=file, key=name, remedy=remedy)
 
 
-_BEFORE = re.compile(
-    r"[^/=]*=|(y_)?(pred\w*?|outputs?|logits?|prob\w*?|scores?|results?)[\W_]+", re.I
-)
-
-
-def form_of_folds(files: Sequence[Path]) -> str:
-    """Return the pattern of files that are of a fold each: {repeat}, and {run} for seeds."""
-    forms = {
-        _OF_SEED.sub(r"\1{run}", _OF_FOLD.sub(r"\1{repeat}", file.name, count=1), count=1)
-        for file in files
-    }
-    (form,) = forms if len(forms) == 1 else ("",)
-    return form if "{repeat}" in form else ""
-
-
-_OF_FOLD = re.compile(r"((?:^|[\W_])(?:cv[\W_]*)?(?:folds?|splits?|cv|k)[\W_]*)[0-9]+", re.I)
-_OF_SEED = re.compile(r"((?:^|[\W_])(?:seeds?|runs?|s|r)[\W_]*)[0-9]+", re.I)
-
-
-def shared_ends(names: Iterable[str]) -> tuple[str, str]:
-    """Return how all names begin, letter by letter, and how they end after that."""
-    start = commonprefix(names := [*names])  # noqa: RUF071
-    ends = [name[len(start) :][::-1] for name in names]
-    return start, commonprefix(ends)[::-1]  # noqa: RUF071
-
-
-def require_one_kind(files: Sequence[Path]) -> None:
-    """Refuse files whose names say that they are of one run: its epochs, its splits, its ensemble.
-
-    These are no further runs; the command takes those of one kind.
-    """
-    kinds: dict[str, list[Path]] = {}
-    runs: dict[str, set[str]] = {}
-    for file in files:
-        path = file.absolute().as_posix()
-        found = [*_VARIANT.finditer(path, len(file.absolute().parent.as_posix()))][-1:]
-        kind = re.sub(r"[\W_]", "", found[0][0].lower()) if found else ""
-        rest = _VARIANT.sub("", path) if found else path
-        kinds.setdefault(kind, []).append(file)
-        runs.setdefault(re.sub(r"[\W_]", "", rest), set()).add(kind)
-    several = next((named for named in runs.values() if len(named) > 1), set[str]())
-    lone = [kind for kind, of in kinds.items() if len(of) == 1 and _OVER_RUNS.fullmatch(kind)]
-    if not several and not (lone and len(kinds) > 1):
-        return
-    best = max(kinds, key=lambda kind: (_rank(kind), kind)) if several else ""
-    if best not in kinds:
-        best = max(kinds, key=lambda kind: len(kinds[kind]))
-    hidden = [
-        Path(_VARIANT.sub(lambda it: it[0].translate(_HIDE), str(one))) for one in kinds[best]
-    ]
-    named = models_of(hidden)[0].translate({to: chr(of) for of, to in _HIDE.items()})
-    shown = some(sorted(f"{kind or 'others'} ({len(of):,})" for kind, of in kinds.items()), 5)
-    what = f"the names of files are of {len(kinds)} kinds, {shown}, which are not runs of one kind"
-    if not named:
-        remedy = "give the files of one kind alone, one for each run"
-        raise UserError(what, file=files[0], remedy=remedy)
-    if "{classifier}" not in named and "{run}" not in named:
-        named = f"*{named}"
-    raise Unread(
-        what,
-        file=files[0],
-        key=None,
-        options={"name": named},
-        before="take those of one: ",
+def two_in_one(values: pl.Series, name: str) -> str | None:
+    """Return a remedy for a column that names both classifiers and runs, if it does."""
+    different = [*dict.fromkeys(str(each) for each in values if each is not None)]
+    pairs = [found for each in different if (found := _NAMED_RUN.fullmatch(each))]
+    if not len(pairs) == len(different) > len({found[1] for found in pairs}) > 1:
+        return None
+    return (
+        f"it names classifiers, too, such as {quoted(different[0])}; give them columns of their "
+        f"own: pl.col({name!r}).str.extract_groups({_NAMED_RUN.pattern!r}), and --columns "
+        "classifier=model,run=seed"
     )
 
 
-_VARIANT = re.compile(
-    r"(?<![a-z])(?:(?:epochs?|ep|steps?|iter(?:ation)?s?|ckpt|checkpoint)[\W_]*[0-9]+"
-    r"|train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|final|last|latest|best"
-    r"|ensembled?|averaged?|avg|mean|majority(?:_?vote)?|swa|ema)(?![a-z0-9])",
-    re.IGNORECASE,
-)
-_HIDE = {ord(str(digit)): 0xE000 + digit for digit in range(10)}  # numbers of epochs are no runs
-_OVER_RUNS = re.compile("ensembled?|averaged?|avg|mean|majority(vote)?")
-_RANKS = ("test", "testing", "final", "last", "latest", "best")
-
-
-def _rank(kind: str) -> tuple[int, int]:
-    number = re.search("[0-9]+$", kind)
-    is_run = not re.match("train|val|dev|ens|av|mean|maj", kind)
-    rank = len(_RANKS) - _RANKS.index(kind) if kind in _RANKS else 0
-    return rank if is_run else -1, int(number[0]) if number else -1
+def is_text(ids: pl.Series) -> bool:
+    """Return whether ids are names, such as those of files, rather than numbers."""
+    return ids.dtype == pl.String and ids.cast(pl.Int64, strict=False).null_count() > 0

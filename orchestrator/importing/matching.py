@@ -25,7 +25,6 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import Unread, UserError, require_one_of
-from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     Doubts,
     Elsewhere,
@@ -35,7 +34,8 @@ from manyseed.orchestrator.importing.directory import (
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.mapping import common_name, entries_naming_rows
+from manyseed.orchestrator.importing.filenames import common_name
+from manyseed.orchestrator.importing.mapping import entries_naming_rows
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -50,6 +50,7 @@ from manyseed.orchestrator.importing.predictions import (
     where_unlike,
     with_told,
 )
+from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, ROWS, Plan, write_plan

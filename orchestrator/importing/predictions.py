@@ -24,7 +24,8 @@ from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import Unread, UserError, given, require_one_of, toml_value
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
-from manyseed.orchestrator.importing.classes import MAX_CLASSES, Predicted, codes, texts
+from manyseed.orchestrator.importing.classes import MAX_CLASSES, codes, texts
+from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.paths import WARNED, encode_name
 from manyseed.orchestrator.store.schema import GroupSpec, Keep, ScoreType
 

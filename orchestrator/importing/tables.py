@@ -22,27 +22,27 @@ from manyseed.orchestrator.importing.classes import (
     CLASS,
     CONFIDENCE,
     RIGHT,
-    Predicted,
+    SCORES,
     codes,
     in_order,
     is_flag,
-    most_probable,
     positions_of,
-    remedy_of_shares,
     require_apart,
     require_columns,
-    scores_of,
 )
+from manyseed.orchestrator.importing.filenames import form_of_folds
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
     RUN,
     Columns,
     Values,
-    form_of_folds,
+    is_text,
     meant_columns,
     numbered_by,
     numbers_in,
     require_no_flag,
+    require_one_thing,
+    two_in_one,
 )
 from manyseed.orchestrator.importing.orders import require_same_order, require_told_apart
 from manyseed.orchestrator.importing.predictions import (
@@ -51,6 +51,13 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+)
+from manyseed.orchestrator.importing.scores import (
+    Predicted,
+    most_probable,
+    of_logits,
+    remedy_of_shares,
+    scores_of,
 )
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
@@ -249,7 +256,7 @@ def _classes(
             raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
     if columns[0]:
         class_names = tuple(c.removeprefix(CONFIDENCE) for c in columns[0])
-        form = dict(named).get("confidence", f"{CONFIDENCE}{CLASS}")
+        form = next((of for own, of in named if own in SCORES), f"{CONFIDENCE}{CLASS}")
         for path, part in zip(paths, parts, strict=True):
             require_columns(_frame(path, named, part), class_names, form, path)
         return class_names, True
@@ -336,6 +343,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     if named:
         # not pl.col(name), which would take a name such as * for a pattern
         frame = pl.DataFrame([frame[name].alias(own) for name, own in names.items()])
+        frame = of_logits(frame, given["logits"], path) if "logits" in given else frame
     frame = _with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         require_no_flag(frame, given.get("correct", "correct"), path)
@@ -372,7 +380,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 before=f"{nearest(name, OWN)}\n  or say which columns to read: ",
             )
         if name in ("row_id", "repeat", "run"):
-            if not (name == "row_id" and _is_text(frame[name])):
+            if not (name == "row_id" and is_text(frame[name])):
                 types[name] = pl.Int64()
         elif name.startswith(CONFIDENCE):
             types[name] = pl.Float64()
@@ -384,24 +392,25 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         try:
             frame = frame.with_columns(pl.col(name).cast(dtype))
         except pl.exceptions.PolarsError:
-            two = _two_in_one(frame[name], given.get(name, name)) if name == "run" else None
+            two = two_in_one(frame[name], given.get(name, name)) if name == "run" else None
             what = f"must be {_KINDS[dtype]}"
             raise UserError(what, file=path, key=name, remedy=two) from None
         if frame[name].has_nulls():
             raise UserError("has missing values", file=path, key=name)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
+            form = given.get("confidence", f"{CONFIDENCE}{CLASS}")
             p = frame.select(pl.col("^confidence[.].*$").cast(pl.Float64, strict=False)).to_numpy()
-            what, remedy = "must be probabilities, from 0 to 1", remedy_of_shares(p)
+            what, remedy = "must be probabilities, from 0 to 1", remedy_of_shares(p, form)
             raise UserError(what, file=path, key=name, remedy=remedy)
     if named:
-        _require_one_thing(found, names, given, path)
+        require_one_thing(found, names, given, path)
         require_told_apart(found, names, given, path)
     return frame
 
 
 def _meant(frame: pl.DataFrame, given: Mapping[str, str], lacking: str = "") -> dict[str, str]:
     """Return the columns that seem to be meant, none as two things: as given, if that can be."""
-    meant = ({lacking: "NAME"} if lacking else {}) | meant_columns(frame)
+    meant = ({lacking: "NAME"} if lacking else {}) | meant_columns(frame, given)
     wrong = {own for own, of in given.items() if of in {*meant.values()} - {meant.get(own, of)}}
     kept = {own: of for own, of in given.items() if own not in wrong or meant.get(own) == "NAME"}
     for own in {*meant} - {*kept}:
@@ -409,52 +418,7 @@ def _meant(frame: pl.DataFrame, given: Mapping[str, str], lacking: str = "") -> 
     return {**meant, **kept} or {"prediction": "prediction"}  # of our names, others are not read
 
 
-_SPLIT = re.compile(r"(train|test)(ing)?|val(id(ation)?)?|dev|eval|hold-?out", re.I)
-_NAMED_RUN = re.compile(r"(?P<model>.*[^\W_])[\W_]+(?:seed|run|trial|s|r)[\W_]*(?P<seed>[0-9]+)")
-
-
-def _require_one_thing(
-    frame: pl.DataFrame, used: Mapping[str, str], option: Mapping[str, str], file: Path
-) -> None:
-    """Refuse unread columns that name splits of the data, or both a classifier and a run."""
-    for name in frame.columns:
-        if name in used or not _is_text(frame[name]):
-            continue
-        different = [*dict.fromkeys(each for each in frame[name] if each is not None)]
-        if len(different) > 1 and all(_SPLIT.fullmatch(str(each).strip()) for each in different):
-            shown = " and ".join(map(quoted, sorted(different)))
-            kept = f"pl.read_{file.suffix[1:]}({str(file)!r}).filter(pl.col({name!r}) == 'test')"
-            raise Unread(
-                f"is not read, but names splits of the data, {shown}, which would be one test set",
-                file=file,
-                key=name,
-                options={"columns": {**option, "dataset": name}},
-                before="read each as a data set: ",
-                after=f"\n  or import the rows of one alone: {kept}",
-            )
-        if remedy := _two_in_one(frame[name], name):
-            raise UserError("is not read, but names runs", file=file, key=name, remedy=remedy)
-
-
-def _two_in_one(values: pl.Series, name: str) -> str | None:
-    """Return a remedy for a column that names both classifiers and runs, if it does."""
-    different = [*dict.fromkeys(str(each) for each in values if each is not None)]
-    pairs = [found for each in different if (found := _NAMED_RUN.fullmatch(each))]
-    if not len(pairs) == len(different) > len({found[1] for found in pairs}) > 1:
-        return None
-    return (
-        f"it names classifiers, too, such as {quoted(different[0])}; give them columns of their "
-        f"own: pl.col({name!r}).str.extract_groups({_NAMED_RUN.pattern!r}), and --columns "
-        "classifier=model,run=seed"
-    )
-
-
 OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)
-
-
-def _is_text(ids: pl.Series) -> bool:
-    """Return whether ids are names, such as those of files, rather than numbers."""
-    return ids.dtype == pl.String and ids.cast(pl.Int64, strict=False).null_count() > 0
 
 
 def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[str, str]:
@@ -464,8 +428,8 @@ def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[st
         remedy = nearest(theirs, frame.columns)
         raise UserError("there is no such column", file=path, key=theirs, remedy=remedy)
 
-    form = named.get("confidence")
-    others = ("confidence", *NAMES)
+    form = next((of for own, of in named.items() if own in SCORES), None)
+    others = (*SCORES, *NAMES)
     names = {theirs: own for own, theirs in named.items() if own not in others}
     for theirs in names:
         if theirs not in frame.columns:

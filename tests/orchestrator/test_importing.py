@@ -252,7 +252,7 @@ def test_scores_and_labels_do_not_go_together(made: dict[str, Any], tmp_path: Pa
         (files[::-1], "holds scores"),
     ):
         with pytest.raises(UserError, match=rf"{said}[^\n]*\n.*import them separately"):
-            Sweep.import_predictions(given, tmp_path / "sweep", dataset="d")
+            Sweep.import_predictions(given, tmp_path / "sweep", dataset="d", classifier="c")
 
 
 def test_a_new_directory_or_one_before_the_files(made: dict[str, Any], tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
         ({"repeats": np.zeros(6, int)}, 'repeats: unknown entry\n.*"repeat"'),
         (
             {"scores": np.zeros((6, SAMPLES), int)},
-            r"scores: has dtype int64; floats are needed\n.*predicted classes as labels",
+            r"scores: has dtype int64; floats are needed\n.*predicted classes: ",
         ),
         ({"y_true": np.array([None] * SAMPLES)}, r"holds Python objects.*\n.*astype\(str\)"),
         (
@@ -390,7 +390,7 @@ def test_tables_that_do_not_fit_are_one_message(made: dict[str, Any], tmp_path: 
     def refused(wrong: pl.DataFrame, message: str) -> None:
         wrong.write_csv(other)
         with pytest.raises(UserError, match=message):
-            Sweep.import_predictions([one, other], tmp_path / "sweep")
+            Sweep.import_predictions([one, other], tmp_path / "sweep", classifier="c")
         assert not (tmp_path / "sweep").exists()
 
     refused(frame.drop("truth"), "truth: a column is missing")

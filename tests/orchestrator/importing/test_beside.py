@@ -69,6 +69,7 @@ def test_a_file_that_also_holds_runs_stays(lab: Path) -> None:
     np.savez("a.npz", labels=labels(8)[None], y_true=Y)
     np.savez("b.npz", labels=labels(9)[None])
     files = ("a.npz", "b.npz", "--truth", "a.npz", "--dataset", "d", "--out", "s")
+    files += ("--classifier", "imported")
     assert inside("import", *files)[0] == 0
     assert runs("s") == {"imported": 2}
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from manyseed import Sweep
-from manyseed.orchestrator.importing.mapping import models_of, numbers_in
+from manyseed.orchestrator.importing.filenames import models_of
+from manyseed.orchestrator.importing.mapping import numbers_in
 from tests.orchestrator.conftest import command
 
 RUNS, SAMPLES, CLASSES = 3, 60, 4

@@ -234,7 +234,7 @@ def test_percentages_in_tables_are_refused(tmp_path: Path) -> None:
     of_class = {f"confidence.{k}": given[0, :, k] for k in range(3)}
     write(file, given[0].argmax(axis=1), truth=y, **of_class)
     code, said = said_of(file, "--out", tmp_path / "sweep")
-    assert (code, "if they are logits, give scipy.special.softmax" in said) == (2, True), said
+    assert (code, "if they are logits: --columns logits=" in said) == (2, True), said
     assert "divide" not in said
 
 

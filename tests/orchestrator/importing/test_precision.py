@@ -17,7 +17,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.jobs.run import gaps, labels
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.classes import as_kept
+from manyseed.orchestrator.importing.scores import as_kept
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 

@@ -13,7 +13,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.jobs.datasets.columns import is_number, same_numbers
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.mapping import common_name
+from manyseed.orchestrator.importing.filenames import common_name
 from tests.orchestrator.conftest import inside
 
 N, RUNS = 40, 3

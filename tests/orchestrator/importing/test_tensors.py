@@ -73,7 +73,7 @@ def test_a_file_per_seed_of_both_kinds(tmp_path: Path) -> None:
     torch.save({"logits": torch.tensor(SCORES[:1]), "y_true": torch.tensor(Y)}, tmp_path / "a.pt")
     np.savez(tmp_path / "b.npz", scores=SCORES[1:], y_true=Y)
     sweep = Sweep.import_predictions(
-        [tmp_path / "a.pt", tmp_path / "b.npz"], tmp_path / "sweep", dataset="d"
+        [tmp_path / "a.pt", tmp_path / "b.npz"], tmp_path / "sweep", dataset="d", classifier="m"
     )
     np.testing.assert_array_equal(scores_of(sweep), SCORES)
 

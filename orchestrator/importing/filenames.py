@@ -1,0 +1,177 @@
+"""What the names of files say: what they share, and whose runs, models, folds, epochs they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from os.path import commonprefix
+from pathlib import Path
+
+from manyseed.analysis.counts import some
+from manyseed.orchestrator.errors import Unread, UserError
+
+RUNS = (
+    r"(?:(?:(?:random|model|init|torch|np|numpy)[\W_]*)?(?:seeds?|inits?|rngs?|rs|s|r"
+    r"|runs?|reps?|repeats?|replica(?:te)?s?|repetitions?|trials?|tries|try|attempts?)"
+    r"|random[\W_]*states?)"
+)
+"""What others call runs."""
+
+OF_RUNS = rf"(?:{RUNS}|folds?)"
+"""What they call what they number in names of files."""
+
+_SEED = re.compile(rf"(?:^|[\W_]+){OF_RUNS}?[\W_]*[0-9]*$", re.IGNORECASE)
+
+
+def common_name(files: Sequence[Path]) -> str:
+    """Return what to call files of one dataset: what their names share but for the seed.
+
+    Or else their folder.
+    """
+    start, end = shared_ends([file.stem for file in files])
+    kept = _SEED.sub("", start) or end.strip("-_. ")
+    return kept or files[0].resolve().parent.name or "imported"
+
+
+_NUMBERED = re.compile(
+    rf"(?P<kind>.+?)?(?P<form>(?:[\W_]+{OF_RUNS}?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
+    re.IGNORECASE,
+)
+
+
+def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
+    """Return the pattern of numbered files' paths, and how many begin with each name before it.
+
+    The pattern has ``{classifier}`` for the names if there are several; "" if there is none.
+    """
+    top = os.path.commonpath([file.absolute().parent for file in files])
+    paths = [file.absolute().relative_to(top).as_posix() for file in files]
+    found = [each for path in paths if (each := _NUMBERED.fullmatch(path))]
+    forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
+    counts = Counter(each["kind"] or "" for each in found)
+    is_unlike = len(counts) > 1 and "" in counts
+    if (
+        len(found) < len(paths)
+        or len(forms) > 1
+        or is_unlike
+        or any("/" in name for name in counts)
+    ):
+        return "", {}
+    if len(counts) == 1:
+        return f"{next(iter(counts))}{forms.pop()}", dict(counts)
+    found_before = _BEFORE.match(shared_ends(counts)[0])  # model=cnn, model=vit
+    start = found_before[0] if found_before else ""
+    named = {name.removeprefix(start): n for name, n in counts.items()}
+    return f"{start}{{classifier}}{forms.pop()}", named
+
+
+def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
+    """Return the pattern of files whose names differ by words, not by numbers, and the words.
+
+    The pattern has ``{classifier}`` for the words; "" if what differs may be called runs.
+    """
+    top = os.path.commonpath([file.absolute().parent for file in files])
+    paths = [file.absolute().relative_to(top).as_posix() for file in files]
+    if len({file.suffix for file in files}) > 1:
+        paths = [f"{path.removesuffix(Path(path).suffix)}.*" for path in paths]
+    start, end = shared_ends(paths)
+    before, after = re.match(r".*[\W_]|", start, re.DOTALL), re.search(r"[\W_].*", end, re.DOTALL)
+    start, end = before[0] if before else "", after[0] if after else ""
+    words = [path[len(start) : len(path) - len(end)] for path in paths]
+    plain = {re.sub("[0-9]+", "", word) for word in words}
+    of_runs = re.compile(rf"(?:.*[\W_])?{OF_RUNS}[\W_]*", re.IGNORECASE)
+    if (
+        len(plain) < len(words)
+        or "" in plain
+        or any("/" in word for word in words)
+        or of_runs.fullmatch(start)
+    ):
+        return "", []
+    return f"{start}{{classifier}}{end}", words
+
+
+_BEFORE = re.compile(
+    r"[^/=]*=|(y_)?(pred\w*?|outputs?|logits?|prob\w*?|scores?|results?)[\W_]+", re.I
+)
+
+
+def form_of_folds(files: Sequence[Path]) -> str:
+    """Return the pattern of files that are of a fold each: {repeat}, and {run} for seeds."""
+    forms = {
+        _OF_SEED.sub(r"\1{run}", _OF_FOLD.sub(r"\1{repeat}", file.name, count=1), count=1)
+        for file in files
+    }
+    (form,) = forms if len(forms) == 1 else ("",)
+    return form if "{repeat}" in form else ""
+
+
+_OF_FOLD = re.compile(r"((?:^|[\W_])(?:cv[\W_]*)?(?:folds?|splits?|cv|k)[\W_]*)[0-9]+", re.I)
+_OF_SEED = re.compile(r"((?:^|[\W_])(?:seeds?|runs?|s|r)[\W_]*)[0-9]+", re.I)
+
+
+def shared_ends(names: Iterable[str]) -> tuple[str, str]:
+    """Return how all names begin, letter by letter, and how they end after that."""
+    start = commonprefix(names := [*names])  # noqa: RUF071
+    ends = [name[len(start) :][::-1] for name in names]
+    return start, commonprefix(ends)[::-1]  # noqa: RUF071
+
+
+def require_one_kind(files: Sequence[Path]) -> None:
+    """Refuse files whose names say that they are of one run: its epochs, its splits, its ensemble.
+
+    These are no further runs; the command takes those of one kind.
+    """
+    kinds: dict[str, list[Path]] = {}
+    runs: dict[str, set[str]] = {}
+    for file in files:
+        path = file.absolute().as_posix()
+        found = [*_VARIANT.finditer(path, len(file.absolute().parent.as_posix()))][-1:]
+        kind = re.sub(r"[\W_]", "", found[0][0].lower()) if found else ""
+        rest = _VARIANT.sub("", path) if found else path
+        kinds.setdefault(kind, []).append(file)
+        runs.setdefault(re.sub(r"[\W_]", "", rest), set()).add(kind)
+    several = next((named for named in runs.values() if len(named) > 1), set[str]())
+    lone = [kind for kind, of in kinds.items() if len(of) == 1 and _OVER_RUNS.fullmatch(kind)]
+    if not several and not (lone and len(kinds) > 1):
+        return
+    best = max(kinds, key=lambda kind: (_rank(kind), kind)) if several else ""
+    if best not in kinds:
+        best = max(kinds, key=lambda kind: len(kinds[kind]))
+    hidden = [
+        Path(_VARIANT.sub(lambda it: it[0].translate(_HIDE), str(one))) for one in kinds[best]
+    ]
+    named = models_of(hidden)[0].translate({to: chr(of) for of, to in _HIDE.items()})
+    shown = some(sorted(f"{kind or 'others'} ({len(of):,})" for kind, of in kinds.items()), 5)
+    what = f"the names of files are of {len(kinds)} kinds, {shown}, which are not runs of one kind"
+    if not named:
+        remedy = "give the files of one kind alone, one for each run"
+        raise UserError(what, file=files[0], remedy=remedy)
+    if "{classifier}" not in named and "{run}" not in named:
+        named = f"*{named}"
+    raise Unread(
+        what,
+        file=files[0],
+        key=None,
+        options={"name": named},
+        before="take those of one: ",
+    )
+
+
+_VARIANT = re.compile(
+    r"(?<![a-z])(?:(?:epochs?|ep|steps?|iter(?:ation)?s?|ckpt|checkpoint)[\W_]*[0-9]+"
+    r"|train(?:ing)?|val(?:id(?:ation)?)?|dev|test(?:ing)?|final|last|latest|best"
+    r"|ensembled?|averaged?|avg|mean|majority(?:_?vote)?|swa|ema)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+_HIDE = {ord(str(digit)): 0xE000 + digit for digit in range(10)}  # numbers of epochs are no runs
+_OVER_RUNS = re.compile("ensembled?|averaged?|avg|mean|majority(vote)?")
+_RANKS = ("test", "testing", "final", "last", "latest", "best")
+
+
+def _rank(kind: str) -> tuple[int, int]:
+    number = re.search("[0-9]+$", kind)
+    is_run = not re.match("train|val|dev|ens|av|mean|maj", kind)
+    rank = len(_RANKS) - _RANKS.index(kind) if kind in _RANKS else 0
+    return rank if is_run else -1, int(number[0]) if number else -1

@@ -1,0 +1,153 @@
+"""Files whose names tell models apart, tables with a column a run, logits in tables."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed.orchestrator.importing.filenames import models_apart
+from manyseed.orchestrator.sweep import Sweep
+from tests.orchestrator.conftest import inside
+
+SAMPLES, RUNS = 60, 3
+CLASSES = np.array(["ant", "bee", "cat"])
+Y = np.random.default_rng(0).permutation(np.arange(SAMPLES) % len(CLASSES))
+
+
+def predicted(n_wrong: int) -> np.ndarray:
+    label = Y.copy()
+    label[:n_wrong] = (label[:n_wrong] + 1) % len(CLASSES)
+    return label
+
+
+def accuracies(sweep: Path) -> dict[str, list[float]]:
+    runs = Sweep(sweep).analyze()["runs"]
+    return {
+        str(name): part["accuracy"].sort().to_list()
+        for (name,), part in runs.group_by("classifier")
+    }
+
+
+def followed(*given: object) -> Path:
+    """Import as the first refusal proposes."""
+    code, said = inside("import", *given, "--out", "refused")
+    assert (code, Path("refused").exists()) == (2, False), said
+    (line,) = re.findall(r"manyseed import (.*)", said)
+    words = ["made" if word == "refused" else word for word in shlex.split(line)]
+    code, said = inside("import", *words)
+    assert code == 0, said
+    return Path("made")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["{}.npz", "preds_{}.npz", "{}_seed0.npz", "{}/preds.npz"])
+def test_a_file_for_each_model(form: str) -> None:
+    wrong = {"cnn": 6, "mlp": 12}
+    files = []
+    for model, n in wrong.items():
+        files.append(Path("lab") / form.format(model))
+        files[-1].parent.mkdir(parents=True, exist_ok=True)
+        np.savez(files[-1], labels=predicted(n), y_true=Y)
+    given = ["lab"] if form.endswith(".npz") and "/" not in form else files
+    found = accuracies(followed(*given))
+    assert found == {name: [1 - n / SAMPLES] for name, n in wrong.items()}
+
+
+def test_files_of_one_model_named_by_words() -> None:
+    files = [f"{name}.npz" for name in ("night", "day")]
+    for file in files:
+        np.savez(file, labels=predicted(6), y_true=Y)
+    code, said = inside("import", *files, "--out", "no", "--dataset", "d")
+    assert (code, "if they are one classifier: --classifier NAME" in said) == (2, True), said
+    options = ("--dataset", "d", "--classifier", "cnn")
+    assert inside("import", *files, "--out", "made", *options)[0] == 0
+    assert accuracies(Path("made")) == {"cnn": [0.9, 0.9]}
+
+
+@pytest.mark.parametrize(
+    ("names", "form"),
+    [
+        ("cnn.npz mlp.npz", "{classifier}.npz"),
+        ("y_cnn_test.csv y_vit_test.csv", "y_{classifier}_test.csv"),
+        ("resnet18.npz vit.npz", "{classifier}.npz"),
+        ("lr.npz lrcv.npz", "{classifier}.npz"),
+        ("cnn/p.npz mlp/p.npz", "{classifier}/p.npz"),
+        ("a.pt b.npz", "{classifier}.*"),
+        ("seed_a.npz seed_b.npz", ""),  # runs
+        ("run-x.npz run-y.npz", ""),
+        ("random_state=a.npz random_state=b.npz", ""),
+        ("1.npz 2.npz", ""),
+        ("cnn1.npz cnn2.npz", ""),
+        ("a/x.npz b/y.npz", ""),
+    ],
+)
+def test_words_in_names_of_files(names: str, form: str) -> None:
+    files = [Path("lab") / name for name in names.split()]
+    assert models_apart(files)[0] == form
+
+
+@pytest.mark.parametrize(
+    "name", ["random_state{}", "seed={}", "init{}", "rep_{}", "attempt{}", "torch_seed_{}"]
+)
+def test_what_numbers_runs_is_no_model(name: str) -> None:
+    for run in range(RUNS):
+        np.savez(f"{name.format(run)}.npz", labels=predicted(run), y_true=Y)
+    files = [f"{name.format(run)}.npz" for run in range(RUNS)]
+    code, said = inside("import", *files, "--out", "made", "--dataset", "d")
+    assert code == 0, said
+    expected = sorted(1 - run / SAMPLES for run in range(RUNS))
+    assert accuracies(Path("made")) == {"imported": pytest.approx(expected)}
+
+
+@pytest.mark.parametrize("form", ["seed{}", "run_{}", "rf{}"])
+def test_a_column_for_each_run(form: str) -> None:
+    columns = {form.format(run + 7): CLASSES[predicted(run)] for run in range(RUNS)}
+    pl.DataFrame({"id": range(SAMPLES), "label": CLASSES[Y], **columns}).write_csv("wide.csv")
+    expected = sorted(1 - run / SAMPLES for run in range(RUNS))
+    assert accuracies(followed("wide.csv")) == {"imported": pytest.approx(expected)}
+    assert set(Sweep("made").analyze()["runs"]["run_index"]) == {7, 8, 9}
+
+
+def test_the_only_column_of_classes_is_the_prediction() -> None:
+    held = {"id": range(SAMPLES), "y": CLASSES[Y], "guess": CLASSES[predicted(6)]}
+    pl.DataFrame({**held, "seconds": np.linspace(0, 1, SAMPLES)}).write_csv("one.csv")
+    assert accuracies(followed("one.csv")) == {"imported": [0.9]}
+
+
+def test_logits_in_tables() -> None:
+    logits = np.random.default_rng(1).normal(size=(SAMPLES, len(CLASSES)))
+    logits[np.arange(SAMPLES), Y] += 1
+    columns = {f"logit_{name}": logits[:, at] for at, name in enumerate(CLASSES)}
+    table = pl.DataFrame({"id": range(SAMPLES), "label": CLASSES[Y], **columns})
+    table.write_csv("one.csv")
+    sweep = followed("one.csv")
+    right = logits.argmax(axis=1) == Y
+    assert accuracies(sweep) == {"imported": [pytest.approx(right.mean())]}
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    loss = -np.log(p[np.arange(SAMPLES), Y]).mean()
+    (found,) = Sweep(sweep).analyze(metrics=["proper_scores"])["runs"]["log_loss"]
+    assert found == pytest.approx(loss, abs=1e-6)
+    option = ("--columns", "truth=label,confidence=logit_{class},row_id=id")
+    code, said = inside("import", "one.csv", "--out", "no", *option)
+    assert (code, "--columns logits='logit_{class}'" in said) == (2, True), said
+    shares = {f"logit_{name}": p[:, at] for at, name in enumerate(CLASSES)}
+    table.with_columns(**{name: pl.Series(of) for name, of in shares.items()}).write_csv("p.csv")
+    option = ("--columns", "truth=label,logits=logit_{class},row_id=id")
+    code, said = inside("import", "p.csv", "--out", "no", *option)
+    assert (code, "look like probabilities" in said) == (2, True), said
+
+
+@pytest.mark.parametrize(("own", "true"), [("scores", "y_true"), ("logits", "y")])
+def test_whole_numbers_called_scores_are_labels(own: str, true: str) -> None:
+    labels = np.stack([predicted(6), predicted(12)])
+    np.savez("a.npz", **{own: labels, true: Y})
+    assert accuracies(followed("a.npz")) == {"imported": [0.8, 0.9]}

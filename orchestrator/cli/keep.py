@@ -321,8 +321,7 @@ def import_(
     ),
     columns: list[str] | None = optional(
         "OURS=THEIRS,…",
-        "The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}', or "
-        "logits='z_{class}'.",
+        "The names of columns: truth=label,prediction=pred,confidence='p_{class}' (or logits).",
     ),
     key: list[str] | None = optional(
         "OURS=THEIRS,…",

@@ -42,11 +42,13 @@ from manyseed.orchestrator.importing.classes import SCORES, by_numbers, require_
 from manyseed.orchestrator.importing.directory import write_sweep
 from manyseed.orchestrator.importing.filenames import (
     common_name,
+    form_of_tree,
+    is_of_runs,
     models_apart,
     models_of,
     require_one_kind,
 )
-from manyseed.orchestrator.importing.mapping import NAMES, Pattern, Values
+from manyseed.orchestrator.importing.mapping import NAMES, Pattern, Values, is_named
 from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -253,7 +255,8 @@ def _imported(
         folders = [file for file in files if _is_folder(file)]
         beside = [one for folder in folders for one in sorted(folder.iterdir())]
         truths += [one for one in beside if one.stem in TRUTHS and one.suffix in FORMATS]
-        files = [one for one in pattern.files(files, FORMATS) if one not in truths]
+        known = [Path(each) for each in own if each is not None]
+        files = [one for one in pattern.files(files, FORMATS, known) if one not in truths]
     files = left_out([one for file in files for one in _spread(file, truths)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
@@ -392,7 +395,7 @@ def _require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile])
     is_one_each = max(counts.values()) == 1
     shown = some([model if is_one_each else f"{model} ({n:,})" for model, n in counts.items()], 5)
     what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
-    if len({re.sub("[0-9]+", "", model) for model in counts}) == 1:
+    if all(is_of_runs(model) for model in counts):
         warn(f"{what}. If these are several: --name {shlex.quote(name)}")
         return
     raise Unread(
@@ -534,8 +537,9 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
         if example := next(below, None):
             path = example.relative_to(file).as_posix()
             every = [example, *below]
+            every = [one for one in every if not is_named(one.stem, "truth")] or every
             same = [one for one in every if one.name == example.name]
-            form = models_of(every)[0] or models_of(same)[0]
+            form = next(filter(None, map(form_of_tree, (every, same))), "")
             form = form or f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
             raise Unread(
                 "this folder has no files of predictions",

@@ -48,9 +48,9 @@ def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
     """
     top = os.path.commonpath([file.absolute().parent for file in files])
     paths = [file.absolute().relative_to(top).as_posix() for file in files]
-    found = [each for path in paths if (each := _NUMBERED.fullmatch(path))]
+    found = [each for path in paths if (each := _NUMBERED.fullmatch(_hidden(path)))]
     forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
-    counts = Counter(each["kind"] or "" for each in found)
+    counts = Counter(_shown(each["kind"] or "") for each in found)
     is_unlike = len(counts) > 1 and "" in counts
     if (
         len(found) < len(paths)
@@ -80,7 +80,7 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
     before, after = re.match(r".*[\W_]|", start, re.DOTALL), re.search(r"[\W_].*", end, re.DOTALL)
     start, end = before[0] if before else "", after[0] if after else ""
     words = [path[len(start) : len(path) - len(end)] for path in paths]
-    plain = {re.sub("[0-9]+", "", word) for word in words}
+    plain = {re.sub("[0-9]+", "", _hidden(word)) for word in words}
     of_runs = re.compile(rf"(?:.*[\W_])?{OF_RUNS}[\W_]*", re.IGNORECASE)
     if (
         len(plain) < len(words)
@@ -90,6 +90,29 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
     ):
         return "", []
     return f"{start}{{classifier}}{end}", words
+
+
+def is_of_runs(name: str) -> bool:
+    """Return whether a name ends in what numbers runs or folds: ``fold1``, ``cv-split2``."""
+    return (
+        re.fullmatch(rf"(.*[\W_])?(?:{OF_RUNS}|cv|splits?|k)[\W_]*[0-9]+", name, re.I) is not None
+    )
+
+
+def form_of_tree(files: Sequence[Path]) -> str:
+    """Return the pattern of files in folders, "" if it is not certain."""
+    top = os.path.commonpath([file.absolute().parent for file in files])
+    paths = [file.absolute().relative_to(top) for file in files]
+    if len({len(path.parts) for path in paths}) != 1:
+        return ""
+    forms = []
+    for each in zip(*(path.parts for path in paths), strict=True):
+        names = [*dict.fromkeys(each)]
+        of = [Path(name) for name in names]
+        forms.append(names[0] if len(names) == 1 else models_of(of)[0] or models_apart(of)[0])
+    form = "/".join(forms)
+    is_read_once = max(form.count(part) for part in ("{classifier}", "{run}")) == 1
+    return form if all(forms) and is_read_once else ""
 
 
 _BEFORE = re.compile(
@@ -139,10 +162,7 @@ def require_one_kind(files: Sequence[Path]) -> None:
     best = max(kinds, key=lambda kind: (_rank(kind), kind)) if several else ""
     if best not in kinds:
         best = max(kinds, key=lambda kind: len(kinds[kind]))
-    hidden = [
-        Path(_VARIANT.sub(lambda it: it[0].translate(_HIDE), str(one))) for one in kinds[best]
-    ]
-    named = models_of(hidden)[0].translate({to: chr(of) for of, to in _HIDE.items()})
+    named = _shown(models_of([Path(_hidden(str(one), _VARIANT)) for one in kinds[best]])[0])
     shown = some(sorted(f"{kind or 'others'} ({len(of):,})" for kind, of in kinds.items()), 5)
     what = f"the names of files are of {len(kinds)} kinds, {shown}, which are not runs of one kind"
     if not named:
@@ -165,7 +185,24 @@ _VARIANT = re.compile(
     r"|ensembled?|averaged?|avg|mean|majority(?:_?vote)?|swa|ema)(?![a-z0-9])",
     re.IGNORECASE,
 )
-_HIDE = {ord(str(digit)): 0xE000 + digit for digit in range(10)}  # numbers of epochs are no runs
+_HIDE = {ord(str(digit)): 0x12000 + digit for digit in range(10)}  # cuneiform letters
+_DEPTH = re.compile(
+    r"(?<![a-z])(?:(?:(?:pre|wide|se)?[\W_]?res[\W_]?ne(?:x?t)|vgg|(?:dense|conv|mobile)[\W_]?net|wrn|vit|deit)"
+    r"(?:[\W_]?[bl])?[0-9]{2,}(?:[x.-]?[0-9]{2,})*|(?:efficient|eff)[\W_]?net[\W_]?b[0-9])(?![0-9])",
+    re.IGNORECASE,
+)
+"""Names of networks with a number of their own: ``resnet18``, ``wrn-28x10``."""
+
+
+def _hidden(text: str, what: re.Pattern[str] | None = None) -> str:
+    """Return a text with digits hidden that number no runs: of networks, or of `what`."""
+    return (what or _DEPTH).sub(lambda it: it[0].translate(_HIDE), text)
+
+
+def _shown(text: str) -> str:
+    return text.translate({to: chr(of) for of, to in _HIDE.items()})
+
+
 _OVER_RUNS = re.compile("ensembled?|averaged?|avg|mean|majority(vote)?")
 _RANKS = ("test", "testing", "final", "last", "latest", "best")
 

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.jobs.checks import parsed, quoted
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -100,10 +101,13 @@ class Pattern:
                 raise UserError("is no number", file=file, key=name, value=values[name]) from None
         return values
 
-    def files(self, given: Sequence[Path], suffixes: Sequence[str]) -> Iterator[Path]:
+    def files(
+        self, given: Sequence[Path], suffixes: Sequence[str], but: Collection[Path] = ()
+    ) -> Iterator[Path]:
         """Yield files that match: those given, which must, and those at any depth of folders.
 
-        Those of a folder come in the order of its parts' numbers.
+        Those of a folder come in the order of its parts' numbers. Files beside them that do not
+        match are told, except `but` and true classes.
         """
         for place in given:
             if not place.is_dir():
@@ -127,6 +131,19 @@ class Pattern:
                 remedy = f"it holds {len(held):,} files of predictions{example}"
                 what = f"no file in it matches --name {self._text}"
                 raise UserError(what, file=place, remedy=remedy)
+            depths = {(len(one.parts), one.suffix) for one in found}
+            known = {one.resolve() for one in (*found, *but)}
+            left = [
+                one
+                for one in held
+                if (len(one.parts), one.suffix) in depths
+                and one.resolve() not in known
+                and one.stem not in TRUTHS
+            ]
+            if left:
+                of, were = ("files", "were") if len(left) > 1 else ("file", "was")
+                what = f"{len(left):,} {of} beside those that match --name {self._text}"
+                warn(f"{place}: {what} {were} not read, such as {min(left).relative_to(place)}.")
             yield from sorted(found, key=_in_order)
 
 
@@ -261,7 +278,7 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for own, words in _ENTRIES_MEANT.items():
         names = [name for name in kinds if re.fullmatch(words, name, re.IGNORECASE)]
-        if own not in kinds and (names or own == "y_true"):
+        if own not in kinds and (names or (own == "y_true" and len(kinds) > 1)):
             pairs[own] = names[0] if names else "NAME"
     own_names = {*_ENTRIES_MEANT, *ATTRIBUTES}
     left = [name for name in kinds if name not in {*pairs.values(), *own_names}]
@@ -325,7 +342,7 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
         )
         for form in forms:
             of_classes = [form.replace(CLASS, one) for one in classes]
-            if {*of_classes} <= {*frame.columns}:
+            if {*of_classes} <= {*frame.columns} and not _are_labels(frame[of_classes], classes):
                 found[_kind_of_scores(frame[of_classes])] = form
                 found = {own: name for own, name in found.items() if name != "NAME"}
                 break
@@ -370,6 +387,14 @@ def _form_of_runs(names: Sequence[str]) -> str:
         return ""
     (place,) = differ
     return "".join([*parts[0][:place], RUN, *parts[0][place + 1 :]])
+
+
+def _are_labels(values: pl.DataFrame, classes: Sequence[str]) -> bool:
+    """Return whether columns hold nothing but classes, and no row is a 1 among 0."""
+    columns = values.iter_columns()
+    if not all(is_id(column) and {*column.cast(pl.String)} <= {*classes} for column in columns):
+        return False
+    return pl.String in values.dtypes or not (values.sum_horizontal() == 1).all()
 
 
 def _kind_of_scores(values: pl.DataFrame) -> str:

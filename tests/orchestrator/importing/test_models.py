@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.orchestrator.importing.filenames import models_apart
+from manyseed.orchestrator.importing.filenames import form_of_tree, models_apart
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import inside
 
@@ -49,9 +49,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.parametrize("models", [("cnn", "mlp"), ("resnet18", "resnet50")])
 @pytest.mark.parametrize("form", ["{}.npz", "preds_{}.npz", "{}_seed0.npz", "{}/preds.npz"])
-def test_a_file_for_each_model(form: str) -> None:
-    wrong = {"cnn": 6, "mlp": 12}
+def test_a_file_for_each_model(form: str, models: tuple[str, ...]) -> None:
+    wrong = {models[0]: 6, models[1]: 12}
     files = []
     for model, n in wrong.items():
         files.append(Path("lab") / form.format(model))
@@ -86,13 +87,55 @@ def test_files_of_one_model_named_by_words() -> None:
         ("run-x.npz run-y.npz", ""),
         ("random_state=a.npz random_state=b.npz", ""),
         ("1.npz 2.npz", ""),
+        ("vit1.npz vit2.npz", ""),
         ("cnn1.npz cnn2.npz", ""),
         ("a/x.npz b/y.npz", ""),
+        ("resnet18.npz resnet50.npz", "{classifier}.npz"),
+        ("wrn-a.npz wrn28-10.npz", "{classifier}.npz"),
     ],
 )
 def test_words_in_names_of_files(names: str, form: str) -> None:
     files = [Path("lab") / name for name in names.split()]
     assert models_apart(files)[0] == form
+
+
+@pytest.mark.parametrize(
+    ("paths", "form"),
+    [
+        ("cnn/seed0.npz cnn/seed1.npz vit/seed0.npz", "{classifier}/seed{run}.npz"),
+        ("seed=0/rf.npz seed=0/svm.npz seed=1/rf.npz", "seed={run}/{classifier}.npz"),
+        ("42/cnn.csv 42/vit.csv", "{classifier}.csv"),
+        ("resnet18/s0/p.npy resnet50/s0/p.npy", "{classifier}/s0/p.npy"),
+        ("resnet18/1.npy resnet50/2.npy", "{classifier}/{run}.npy"),
+        ("0/cnn_1.npz 1/cnn_2.npz", ""),  # which is the run?
+        ("a/x/1.npz b/y/1.npz", ""),
+        ("a/1.npz b/x/1.npz", ""),
+        ("a/1.npz", ""),
+    ],
+)
+def test_a_tree_of_folders(paths: str, form: str) -> None:
+    assert form_of_tree([Path(path) for path in paths.split()]) == form
+
+
+def test_what_a_pattern_leaves_out_is_told() -> None:
+    for model in ("rf", "svm"):
+        for run in range(2):
+            Path("lab", f"s{run}").mkdir(parents=True, exist_ok=True)
+            np.savez(f"lab/s{run}/{model}.npz", labels=predicted(run), y_true=Y)
+    code, said = inside("import", "lab", "--out", "one", "--name", "s{run}/rf.npz")
+    assert code == 0
+    assert "2 files beside those that match --name s{run}/rf.npz were not read, such as s0/svm" in (
+        " ".join(said.split())
+    )
+    code, said = inside("import", "lab", "--out", "all", "--name", "s{run}/{classifier}.npz")
+    assert (code, "not read" in said) == (0, False)
+
+
+def test_a_column_of_runs_is_no_share() -> None:
+    columns = {f"s{run}": predicted(run) for run in range(RUNS)}
+    pl.DataFrame({"label": Y, **columns}).write_csv("wide.csv")  # three classes, 0 to 2
+    expected = sorted(1 - run / SAMPLES for run in range(RUNS))
+    assert accuracies(followed("wide.csv")) == {"imported": pytest.approx(expected)}
 
 
 @pytest.mark.parametrize(

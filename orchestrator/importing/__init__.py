@@ -255,8 +255,11 @@ def _imported(
         folders = [file for file in files if _is_folder(file)]
         beside = [one for folder in folders for one in sorted(folder.iterdir())]
         truths += [one for one in beside if one.stem in TRUTHS and one.suffix in FORMATS]
-        known = [Path(each) for each in own if each is not None]
-        files = [one for one in pattern.files(files, FORMATS, known) if one not in truths]
+        files = [
+            one
+            for one in pattern.files(files, FORMATS, [Path(one) for one in own if one])
+            if one not in truths
+        ]
     files = left_out([one for file in files for one in _spread(file, truths)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
@@ -533,11 +536,11 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     others = [one for one in found if one not in own]
     if not others:
         remedy = f"their names end in {', '.join(FORMATS)}"
-        below = (one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS)
-        if example := next(below, None):
+        below = [one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS]
+        every = [one for one in below if not is_named(one.stem, "truth")] or below
+        if every:
+            example = every[0]
             path = example.relative_to(file).as_posix()
-            every = [example, *below]
-            every = [one for one in every if not is_named(one.stem, "truth")] or every
             same = [one for one in every if one.name == example.name]
             form = next(filter(None, map(form_of_tree, (every, same))), "")
             form = form or f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"

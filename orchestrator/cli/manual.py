@@ -63,3 +63,29 @@ def spelt(text: str, keep: str = "") -> str:
     plain = "".join(c for c in plain if not unicodedata.combining(c))
     plain = re.sub("[α-ω]", lambda m: unicodedata.name(m[0]).split()[-1].lower(), plain)
     return re.sub(r"[_ -]hat\b", "", re.sub(rf"[^\w{keep}]+", "-", plain)).strip("-")
+
+
+def from_paragraph(text: str, sentence: str) -> str:
+    """Return a text from the paragraph, item or row on that has a sentence, maybe a cut one.
+
+    A row comes after the head of its table.
+    """
+    wanted = spelt(sentence.strip("… "))[:_FIRST]
+    lines = text.splitlines(keepends=True)
+    begin, is_code = 0, False
+    for at, line in enumerate(lines):
+        is_new = not line.strip() or line.startswith(("- ", "|", "#"))
+        begin = at if is_new and not is_code else begin
+        is_code ^= line.startswith("```")
+        if wanted in spelt("".join(lines[begin : at + 1])):
+            break
+    else:
+        begin = 0
+    head = begin
+    while lines[begin : begin + 1] and lines[begin][0] == lines[head - 1][0] == "|" and head:
+        head -= 1
+    rows = [*lines[head : min(head + 2, begin)], *lines[begin:]]
+    return "".join(rows).lstrip("\n")
+
+
+_FIRST = 40  # letters that find it

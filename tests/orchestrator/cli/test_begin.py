@@ -15,8 +15,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import guide
-from manyseed.orchestrator.cli.guide import examples, found, pages, sections
+from manyseed.orchestrator.cli import guide, search
+from manyseed.orchestrator.cli.guide import examples, found
+from manyseed.orchestrator.cli.manual import pages, sections, spelt, words
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.slurm.profile import read_profile
 from tests.orchestrator.conftest import inside, write
@@ -90,9 +91,9 @@ def test_headings_and_words_are_found_as_printed_or_in_ascii() -> None:
         code, text = inside("docs", f"glossary#{word}")
         assert (code, text.startswith(row), text.count("\n")) == (0, True, 1)
     for name, page in pages().items():
-        for anchor in sections(page) | guide.words(page):
+        for anchor in sections(page) | words(page):
             if not anchor.isascii():
-                assert inside("docs", f"{name}#{guide.spelt(anchor)}")[0] == 0
+                assert inside("docs", f"{name}#{spelt(anchor)}")[0] == 0
 
 
 def test_a_word_that_is_no_page_is_looked_for() -> None:
@@ -100,11 +101,18 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
     lines = text.splitlines()
     assert code == 0
     assert len(lines) <= 13
-    assert [line.split()[0] for line in lines[0:4:2]] == ["glossary#alpha", "results#alpha"]
-    assert lines[1].startswith("  α̂: how unlike a run is to the others")
-    assert lines[-1] == "Read one: manyseed docs 'glossary#alpha'"
+    assert [line.split()[0] for line in lines[0:4:3]] == ["glossary#alpha", "results#alpha"]
+    assert lines[1].startswith("  **α̂**: how unlike a run is to the others")
+    assert lines[-1] == "Read another: manyseed docs 'results#alpha'"
     code, text = inside("docs", "error consistency")
     assert (code, len(text.splitlines()) <= 13) == (0, True)
+    code, text = inside("docs", "bold in table")  # a long section, from the paragraph that says it
+    lines = text.splitlines()
+    assert (code, len(lines) <= 40) == (0, True)
+    assert lines[1].startswith("  - **Tables for a paper.**")
+    assert lines[-1] == "Read on: manyseed docs 'results#asking-manyseed-query'"
+    code, text = inside("docs", "import csv")  # a row, below the head of its table
+    assert text.splitlines()[1].startswith("  | what you have | command |")
     assert inside("docs", "qqzz")[0] == inside("docs", "--", "!")[0] == 2
     assert (
         'WORD = "qqzz": no page has this name, and none has this word' in inside("docs", "qqzz")[1]
@@ -166,12 +174,12 @@ def test_a_plausible_word_leads_to_a_section_and_says_something_of_it(
     """Several words need no quotes."""
     code, text = inside("docs", *asked.split())
     assert code == 0, text
-    where, said, *_ = text.splitlines()
+    where, *said = text.partition("\n\n")[0].splitlines()
     assert where.startswith(page)
-    assert len(said.split()) >= 2
-    assert len(said) <= 204  # a sentence; a terminal wraps it
-    excerpts = [line for line in text.splitlines()[1:-1:2] if not line.strip("… ")]
-    assert excerpts == []
+    assert len(" ".join(said).split()) >= 2
+    others = text.partition("\n\n")[2].splitlines()[1:-1:2]
+    assert [line for line in others if not line.strip("… ")] == []
+    assert max(map(len, others), default=0) <= 204  # a sentence; a terminal wraps it
 
 
 def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
@@ -230,6 +238,10 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("custom loss", "own#a-pytorch-module"),
         ("import predictions", "import#importing-predictions"),
         ("time limit", "faq#the-walltime-is-too-short-for-one-fit"),
+        ("moved", "faq#the-directory-was-moved-or-copied"),
+        ("co-author", "recipes#i-want-to-give-the-results-away"),
+        ("effect size", "results#comparing-cells-classifiers-and-sweeps"),
+        ("supplementary table", "recipes#i-need-a-table-for-the-paper"),
     ],
 )
 def test_words_of_newcomers_lead_to_their_answers(asked: str, first: str) -> None:
@@ -237,8 +249,9 @@ def test_words_of_newcomers_lead_to_their_answers(asked: str, first: str) -> Non
     lines = text.splitlines()
     assert (code, lines[0].split()[0]) == (0, first), text
     assert lines[1].startswith("  ")
-    assert len(lines[1].split()) >= 2, text
-    assert max(map(cell_len, lines[1:-1])) <= 204
+    assert len(" ".join(lines[1:3]).split()) >= 2, text
+    others = text.partition("\n\n")[2].splitlines()[:-1]
+    assert max(map(cell_len, others), default=0) <= 204
 
 
 QUESTIONS = {
@@ -282,7 +295,7 @@ QUESTIONS = {
 @pytest.mark.parametrize(("asked", "where"), QUESTIONS.items())
 def test_a_question_leads_to_its_section(asked: str, where: str) -> None:
     texts = pages()
-    first = guide.mentions(guide._asked(asked, texts)[0], texts)[0]
+    first = search.mentions(search.words_asked(asked, texts)[0], texts)[0]
     assert first.where.startswith(where), first
 
 
@@ -294,7 +307,7 @@ def test_a_question_leads_to_its_section(asked: str, where: str) -> None:
     ],
 )
 def test_plain_forms_of_a_word_are_one_word(forms: str) -> None:
-    assert len({guide.stem(word) for word in forms.split()}) == 1
+    assert len({search.stem(word) for word in forms.split()}) == 1
 
 
 def test_excerpts_are_whole_sentences() -> None:
@@ -310,10 +323,10 @@ def test_excerpts_are_whole_sentences() -> None:
         ("gadget", "gadget: a wobbly thing to hold"),
         ("gizmo", "manyseed gizmo DIR"),
     ):
-        assert guide.mentions(word, texts)[0].line == line
-    every = guide.pages()
+        assert search.mentions(word, texts)[0].line == line
+    every = pages()
     for word in ("accuracy", "runs", "cluster", "seed", "table"):
-        for one in guide.mentions(word, every):
+        for one in search.mentions(word, every):
             assert not one.line.startswith(("…", "|", "!["))
             assert len(one.line) <= 202
 
@@ -343,9 +356,9 @@ def test_excerpts_are_whole_sentences() -> None:
 )
 def test_symbols_and_questions_lead_to_their_answer(asked: str, where: str, told: str) -> None:
     code, text = inside("docs", *asked.split())
-    first, line = text.splitlines()[:2]
-    assert (code, first.startswith(where), told in line) == (0, True, True), text
-    assert where in text.splitlines()[-1]
+    first, _, said = text.partition("\n\n")[0].partition("\n")
+    is_told = told in said.replace("`", "")
+    assert (code, first.startswith(where), is_told) == (0, True, True), text
     if where.startswith("glossary"):
         assert inside("docs", where)[0] == 0
 
@@ -367,11 +380,11 @@ def test_a_word_of_several_that_is_nowhere_is_named() -> None:
 
 
 def test_other_forms_of_a_word_are_found_where_it_is_not_there_itself() -> None:
-    assert guide.stem("imbalanced") == guide.stem("imbalance") == "imbalan"
-    assert guide.stem("significance") == guide.stem("significantly") == "significan"
-    assert [guide.stem(word) for word in ("run", "seeds", "test")] == ["run", "seed", "test"]
+    assert search.stem("imbalanced") == search.stem("imbalance") == "imbalan"
+    assert search.stem("significance") == search.stem("significantly") == "significan"
+    assert [search.stem(word) for word in ("run", "seeds", "test")] == ["run", "seed", "test"]
     texts = {"page": "# Page\n\n## Of runs\n\nTwo means differ significantly.\n"}
-    (found,) = guide.mentions("significance", texts)
+    (found,) = search.mentions("significance", texts)
     assert (found.where, found.line) == ("page#of-runs", "Two means differ significantly.")
 
 

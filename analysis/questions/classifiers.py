@@ -1,7 +1,8 @@
 """Classifiers compared on the cells that all of them have: spread between seeds, mean ranks.
 
 The variance of a classifier is the sum of its runs' squared deviations from the means of their
-repeats, divided by the degrees of freedom. That of a single cell has the interval of
+repeats, divided by the degrees of freedom, as in tables of averages; its error is that of repeats
+with at least `FEWEST` runs. That of a single cell has the interval of
 `analysis.questions.intervals.of_variance`. In several cells, and for ratios, runs with the same
 number on the same test set share streams in all cells, so they are one cluster, and repeats are
 strata. The error of the log variance is that of `analysis.questions.intervals.clustered`, but at
@@ -181,40 +182,41 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     if shared is None:
         return None
     key = ["cell", "repeat_index"]
-    rows = (
+    deviation = pl.col("accuracy") - pl.col("accuracy").mean().over(key)
+    every = (
         tables.runs.filter(~pl.col("identical"))
         .select(*key, "run_index", "accuracy")
-        .join(repeats.select(key), on=key, how="semi")
+        .join(tables.repeats.filter(VARIES).select(key), on=key, how="semi")
         .join(shared.cells, on="cell")
         .drop_nulls("accuracy")
         .sort(*key, "run_index")
+        .with_columns(n=pl.len().over(key), plain=deviation**2, cube=deviation**3)
+        .filter(pl.col("n") > 1)
     )
-    n = pl.len().over(key)
-    deviation = pl.col("accuracy") - pl.col("accuracy").mean().over(key)
-    squares = deviation**2
-    rows = rows.with_columns(
-        n=n,
+    rows = every.join(repeats.select(key), on=key, how="semi", maintain_order="left").with_columns(
         # deviations from an estimated mean are too small: correct squares, and again their spread
-        square=squares * ((n - 1) / (n - 2)).sqrt(),
-        plain=squares,
-        cube=deviation**3,
+        square=pl.col("plain") * ((pl.col("n") - 1) / (pl.col("n") - 2)).sqrt(),
         stratum=pl.format("{}/{}", "dataset", "repeat_index"),
         cluster=pl.col("run_index"),
     )
-    found = rows.group_by("classifier", maintain_order=True).agg(
+    by_repeat = every.group_by("classifier", *key, maintain_order=True).agg(
         total(pl.col("plain")).alias("squares"),
         total(pl.col("cube")).alias("cubes"),
         pl.len().alias("runs"),
+        (pl.len() - 1).cast(pl.Float64).alias("free"),
     )
-    by_repeat = rows.group_by("classifier", *key, maintain_order=True).agg(
-        total(pl.col("plain")).alias("squares"), (pl.len() - 1).cast(pl.Float64).alias("free")
-    )
-    normal = by_repeat.group_by("classifier", maintain_order=True).agg(
+    found = by_repeat.group_by("classifier", maintain_order=True).agg(
+        *(total(pl.col(name)).alias(name) for name in ("squares", "cubes", "runs")),
         total(pl.col("free")).alias("freedom"),
+    )
+    known = by_repeat.join(repeats.select(key), on=key, how="semi", maintain_order="left")
+    error = known.group_by("classifier", maintain_order=True).agg(
+        total(pl.col("squares")).alias("known"),
+        total(pl.col("free")).alias("known_freedom"),
         total(2 * pl.col("squares") ** 2 / pl.col("free")).alias("normal"),
     )
-    found = found.join(normal, on="classifier")
-    if found.height < len(shared.classifiers) or float(found["freedom"].min()) < FREEDOM:  # type: ignore[arg-type]
+    found = found.join(error, on="classifier")
+    if len(found) < len(shared.classifiers) or found["known_freedom"].to_numpy().min() < FREEDOM:
         return None
     points = shared.cells.join(repeats.select("cell", "n_test"), on="cell")
     steps = points.group_by("classifier").agg(step=(1 / pl.col("n_test").min()).fill_null(0.0))
@@ -230,14 +232,14 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     influence = (
         rows.group_by(_CLUSTER, maintain_order=True)
         .agg(total(pl.col("square")).alias("own"))
-        .join(found.select("classifier", "squares"), on="classifier")
+        .join(found.select("classifier", "known"), on="classifier")
         .with_columns(own=pl.col("own") - pl.col("own").mean().over("classifier", "stratum"))
-        .with_columns(u=pl.col("own") / pl.col("squares"))
+        .with_columns(u=pl.col("own") / pl.col("known"))
         .sort(_CLUSTER)
     )
     alone = clustered(influence.select([*_CLUSTER, "u"]), ["classifier"])
     found = found.join(alone, on="classifier", how="left").with_columns(
-        floor=pl.col("normal") / pl.col("squares") ** 2,
+        floor=pl.col("normal") / pl.col("known") ** 2,
     )
     if found["freedom_right"].null_count():
         return None
@@ -440,12 +442,11 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     alike = f" {alike}" if alike else ""
     most, least = found.rows[0], found.rows[-1]
     rows = [asdict(row) for row in found.rows]
-    runs = f"{most.runs:,} runs of each"
-    if most.runs != least.runs:
-        runs = f"{most.runs:,} and {least.runs:,} runs"
+    few, many = (of(row.runs for row in found.rows) for of in (min, max))
+    runs = f"{many:,}" if few == many else f"{few:,} to {many:,}"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
     single = len(found.rows) == 1
-    over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
+    over = f"over {runs} runs of each on the {counted(found.contexts, 'cell')} that {all_of} have"
     if single:
         over = f"over {counted(most.runs, 'run')} of {counted(found.contexts, 'cell')}"
     if found.left:

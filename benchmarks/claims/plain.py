@@ -25,7 +25,9 @@ PLAIN: Mapping[str, str] = {
     r"the variance differs between test sets|so new ones may take|95 % of seeds is for": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),
-    r"too few cells to be compared": "Classifiers that share too few cells with the others.",
+    r"too few cells to be compared|^over {} runs of each": (
+        "How many runs and cells a spread is over, and classifiers that share too few cells."
+    ),
     r"compares runs with each other|there is one test set|same on all test sets|single test set|"
     r"has a single run|not all runs of a cross|all runs agree, which|No interval over": (
         "Why `compare` has no interval: one run or test set, or nothing differs."

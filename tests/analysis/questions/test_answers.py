@@ -73,6 +73,25 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
         assert row.low < planted_sd < row.high
 
 
+def test_repeats_with_few_runs_count_for_a_spread_as_in_tables():
+    tables = planted(classifiers=("a", "b"), repeats=4, sd=of_classifier(a=0.02, b=0.01))
+    kept = pl.Series([5, 3, 6, 2]).gather(tables.runs["repeat_index"].cast(pl.UInt32))
+    lacks = (tables.runs["classifier"] == "b") & (tables.runs["run_index"] >= kept)
+    runs = tables.runs.filter(~lacks)
+    n = runs.group_by("cell", "repeat_index").agg(n=pl.len().cast(pl.UInt32))
+    repeats = tables.repeats.join(n, on=["cell", "repeat_index"], maintain_order="left")
+    repeats = repeats.with_columns(n_runs="n", n_distinct="n").drop("n")
+    lacking = Tables(runs, tables.pairs, repeats, tables.cells)
+    (one, other) = spreads(lacking).rows
+    own = runs.filter(classifier="b").group_by("repeat_index")
+    own = own.agg(n=pl.len(), variance=pl.col("accuracy").var())
+    pooled = (own["variance"] * (own["n"] - 1)).sum() / (own["n"] - 1).sum()
+    assert (one.classifier, one.runs, other.classifier, other.runs) == ("a", 40, "b", 16)
+    assert other.sd == pytest.approx(math.sqrt(pooled))
+    assert other.low < 0.01 < other.high
+    assert "over 16 to 40 runs of each on the 1 cell that both have" in said(lacking)["spread"]
+
+
 @pytest.mark.parametrize(
     ("sds", "claims"),
     [

@@ -55,7 +55,8 @@ _WITHOUT: Mapping[str, str] = {
 _SEEDED: Mapping[str, str] = {
     "estimator": 'name the parameter that takes its seed, such as seeds = { seed = "batch" }; '
     "and take all random numbers from that seed",
-    "train": "take all random numbers from arguments named init, batch or dropout",
+    "train": "take all random numbers from arguments named init, batch or dropout; for PyTorch, "
+    "begin with torch.manual_seed(int(init.integers(2**63)))",
     "module": "take all random numbers from PyTorch's global generator",
     "command": "give it {seed} as an argument, and take all random numbers from that seed",
 }
@@ -188,10 +189,15 @@ def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
         return []
     like = "probabilities and labels" if own.form == "command" else "probabilities"
     doubt = f"every score of a probe lies in 0 to 1, as {like} of two classes do"
+    remedy = 'if these are logits, add scores = "logits"'
+    if own.form == "train" and np.isin(scores, (0, 1)).all():
+        doubt = "every score of a probe is 0 or 1, as labels are, which are no scores"
+        remedy = "return one for each class (sample, class), such as logits, not their argmax"
     if own.scores is None:
-        reason = f'{doubt}; if these are logits, add scores = "logits"'
-        raise _Wrong(reason, needs={"scores": "probabilities"})
-    return [] if own.scores in ("probabilities", "labels") else [f"{doubt}; are they {own.scores}?"]
+        raise _Wrong(f"{doubt}; {remedy}", needs={"scores": "probabilities"})
+    if own.scores in ("probabilities", "labels"):
+        return []
+    return [f"{doubt}, though they are said to be {own.scores}"]
 
 
 def _of_function(own: Own, _: Mapping[str, Any]) -> Findings:

@@ -72,6 +72,22 @@ def test_probabilities_are_not_taken_for_logits(tmp_path: Path, case: str) -> No
     assert not (tmp_path / "sweep").exists()
 
 
+OF_LABELS = "def fit(X_test, batch): return batch.integers(0, 2, len(X_test))"
+
+
+def test_labels_are_not_taken_for_scores(tmp_path: Path) -> None:
+    file = project(tmp_path, "breast_cancer", OF_LABELS, FUNCTION)
+    ended, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    said = " ".join(printed.split())
+    assert (ended, "every score of a probe is 0 or 1, as labels are" in said) == (2, True), said
+    assert "return one for each class" in said
+    file = project(tmp_path, "breast_cancer", OF_LABELS, FUNCTION + 'scores = "decisions"')
+    (note,) = (
+        one for one in plan_change(file, tmp_path / "s").summary()["notes"] if "0 or 1" in one
+    )
+    assert note.endswith("though they are said to be decisions")
+
+
 @pytest.mark.parametrize(
     ("code", "table"),
     [

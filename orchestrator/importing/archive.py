@@ -51,6 +51,7 @@ from manyseed.orchestrator.importing.predictions import (
     unreadable,
 )
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
+from manyseed.orchestrator.plans.ids import require_bounded
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.arrays import itemsize
@@ -134,6 +135,7 @@ def unpack(file: Path, directory: Path) -> None:
                 if info not in beside:
                     _write(archive, info, paths.store / info.filename, file)
             with _as_zip(paths, file):
+                require_bounded(paths)
                 _check_whole(paths)
             mark(paths)
 

@@ -20,6 +20,7 @@ from tokenize import TokenError
 from typing import IO, Any, NoReturn
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
@@ -41,6 +42,7 @@ from manyseed.orchestrator.importing.classes import (
     predicted,
     remedy_for,
     require_logits,
+    texts,
 )
 from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by, truth_column
 from manyseed.orchestrator.importing.orders import by_run, require_axes
@@ -52,6 +54,7 @@ from manyseed.orchestrator.importing.predictions import (
     sorted_rows,
     unreadable,
 )
+from manyseed.orchestrator.plans.ids import positions_of
 from manyseed.orchestrator.store.schema import ScoreType
 
 TENSORS = (".pt", ".pth")
@@ -420,8 +423,12 @@ def entries_of(
             return gaps_of_sigmoids(values)
         return Predicted(None, values)
 
-    half = array.dtype == np.float16
-    score_type: ScoreType = "float16" if half else "float32"
+    index, ids = given.get("test_index"), None
+    if index is not None and (index := np.asarray(index)).dtype.kind in "US":
+        named = np.atleast_2d(texts(index, "test_index", path))
+        places, ids = positions_of([pl.Series(each) for each in named], path)
+        index = places.reshape(index.shape)
+    score_type: ScoreType = "float16" if array.dtype == np.float16 else "float32"
     return Entries(
         file=path,
         names=names,
@@ -431,7 +438,8 @@ def entries_of(
         y_true=y_true,
         read=read,
         attributes={name: given[name] for name in ATTRIBUTES if name in given},
-        test_index=np.asarray(given["test_index"]) if "test_index" in given else None,
+        test_index=index,
+        ids=ids,
         score_type=score_type if key == "scores" else None,
         are_probabilities=probabilities,
         origin=held.origin,

@@ -18,7 +18,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
-from manyseed.analysis.counts import some
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
@@ -69,7 +68,7 @@ class Entries:
     of its repeat. `score_type`: type of scores; None for labels alone. `are_probabilities`: whether
     scores are logarithms of probabilities, which softmax recovers. `origin`: recorded as the
     origin; by default the file's name. `are_classes_seen`: whether classes are those that occur.
-    `places`: where each run comes from, for messages. `numbered`: see `PredictionFile`.
+    `places`: where each run comes from, for messages. `numbered`, `ids`: see `PredictionFile`.
     """
 
     file: Path
@@ -89,6 +88,7 @@ class Entries:
     are_classes_seen: bool = False
     places: Sequence[str] = ()
     numbered: bool | None = None
+    ids: pl.Series | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class PredictionFile:
     `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
     its runs, instead of their order. `are_classes_seen`: whether the classes are those that occur,
     instead of being named or having scores. `places`: where each run comes from, for messages.
+    `ids`: what its points are called, by `test_index`, if that is text.
     """
 
     file: Path
@@ -120,6 +121,7 @@ class PredictionFile:
     numbered: bool = True
     are_classes_seen: bool = False
     places: Sequence[str] = ()
+    ids: pl.Series | None = None
 
     @property
     def canonical(self) -> dict[str, str]:
@@ -128,6 +130,11 @@ class PredictionFile:
         for array in (self.y_true, self.test_index):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
+
+    def rows(self, repeat: int) -> NDArray[Any]:
+        """Return what the points of a test set are called: their ids or numbers (sample,)."""
+        index = self.test_index[repeat]
+        return index if self.ids is None else self.ids.gather(index).to_numpy()
 
 
 @contextmanager
@@ -206,6 +213,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         numbered="run" in entries.attributes if entries.numbered is None else entries.numbered,
         are_classes_seen=entries.are_classes_seen,
         places=entries.places or _places(file, entries.n_runs),
+        ids=entries.ids,
     )
     _check(source)
     return source
@@ -504,28 +512,15 @@ def with_told(text: str, told: Iterable[str]) -> str:
     return "\n".join([first, *(line for line in new if line not in rest), *rest])
 
 
-_SHOWN = 10  # rows in a message
-
-
-def rows_alone(first: PredictionFile, source: PredictionFile) -> str:
-    """Return which rows one of two sources lacks."""
-    rows = [str(row) for row in np.setxor1d(source.test_index[0], first.test_index[0])]
-    are = "is" if len(rows) == 1 else "are"
-    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
-
-
-def where_unlike(first: PredictionFile, source: PredictionFile) -> str:
-    """Return in how many points two sources differ, and how in the first."""
-    n = min(len(first.y_true), len(source.y_true))
-    if not np.array_equal(first.test_index[:n], source.test_index[:n]):
-        return rows_alone(first, source)
-    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
-    at = repeats[0], points[0]
-    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
-    return (
-        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
-        f"{quoted(one)} in row {source.test_index[at]}, not {quoted(other)}"
-    )
+def ids_by_group(sources: Sequence[PredictionFile]) -> Iterator[tuple[int, pl.Series]]:
+    """Yield the number of each dataset's first source, which is its group's, and points' ids."""
+    for dataset in dict.fromkeys(source.dataset for source in sources):
+        own = {n: source for n, source in enumerate(sources) if source.dataset == dataset}
+        named = [source for source in own.values() if source.ids is not None]
+        if named:  # the one with most repeats knows all points
+            ids = max(named, key=lambda source: len(source.y_true)).ids
+            assert ids is not None
+            yield min(own), ids
 
 
 def merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:

@@ -27,7 +27,6 @@ from manyseed.orchestrator.importing.classes import (
     in_order,
     is_flag,
     most_probable,
-    positions_of,
     remedy_of_shares,
     require_apart,
     require_columns,
@@ -52,6 +51,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     Positions,
 )
+from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
@@ -145,10 +145,8 @@ def openml(
         labels, scores, floored, off = [], [], 0, 0.0
         for position in positions.tolist():
             row = table.row(position, named=True)
-            path = paths[row["file"]]
-            number = row["file"]
-            runs = _runs(path, number, columns, values[number])
-            frame = runs[order[row["repeat"]], row["run"]]
+            path = paths[number := row["file"]]
+            frame = _runs(path, number, columns, values[number])[order[row["repeat"]], row["run"]]
             labels.append(_codes(frame["prediction"], class_names, "prediction", path))
             if has_confidences:
                 one_run = scores_of(frame, class_names, labels[-1], path)
@@ -158,6 +156,7 @@ def openml(
         p = np.concatenate(scores) if scores else None
         return Predicted(np.stack(labels)[:, None], p, floored, off)
 
+    index, ids = positions_of([test_sets[r]["row_id"] for r in order], paths[0])
     return Entries(
         file=paths[0],
         names=names,
@@ -169,7 +168,8 @@ def openml(
         ),
         read=read,
         attributes=given,
-        test_index=positions_of([test_sets[r]["row_id"] for r in order], paths[0]),
+        test_index=index,
+        ids=ids,
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
         are_classes_seen=not has_confidences,

@@ -48,7 +48,14 @@ from manyseed.orchestrator.importing.mapping import (
     models_of,
     require_one_kind,
 )
-from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
+from manyseed.orchestrator.importing.matching import (
+    ELSEWHERE,
+    add_runs,
+    classes_of,
+    joined,
+    pair_of,
+    require_addable,
+)
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
@@ -92,6 +99,7 @@ def import_predictions(
     key: Mapping[str, str] | None = None,
     name: str | None = None,
     adding: bool = False,
+    tried: bool = False,
 ) -> int:
     """Make a sweep directory from files of predictions; ``docs/import.md`` describes them.
 
@@ -134,6 +142,8 @@ def import_predictions(
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
         the only ones that the directory holds.
+    tried : bool
+        Whether only to find out if that can be done; then nothing is written.
 
     Returns
     -------
@@ -161,7 +171,7 @@ def import_predictions(
         "adding": adding,
     }
     try:
-        return _imported(files, directory, **options)
+        return _imported(files, directory, tried=tried, **options)
     except Unread as error:
         given = {option for option in ("dataset", "classifier") if options[option]}
         given |= {"classifier"} if classifiers else set()
@@ -235,7 +245,11 @@ def _imported(
     is_dataset_given, is_named = dataset is not None, classifier is not None
     if adding:
         dataset, classifier = pair_of(
-            directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
+            directory,
+            dataset,
+            classifier,
+            is_classifier_given=(bool(classifiers) and not files)
+            or "classifier" in {*(columns or {}), *(Pattern(name).parts if name else ())},
         )
     elif classifiers:
         dataset = dataset or "imported"
@@ -315,17 +329,16 @@ def _imported(
     if truth and kind not in ("arrays", "table"):
         what = "is for arrays and tables"
         raise UserError(what, file=files[0], key="--truth", remedy="leave it out")
-    if adding and kind != "arrays":
-        raise UserError(
-            "only files of arrays can be added to a sweep: NPZ, NPY and PyTorch files",
-            file=files[0],
-            remedy="import all tables together, into a new directory with --out",
-        )
+    if adding and kind not in ("arrays", "table"):
+        what = "an exported file holds a whole sweep, which cannot be added to another"
+        raise UserError(what, file=files[0], remedy=ELSEWHERE)
     if kind == ".zip":
-        unpack(files[0], directory)
+        if not tried:
+            unpack(files[0], directory)
         return 0
     # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
+        classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
@@ -337,12 +350,12 @@ def _imported(
                 said = (*of_paths.get(file, {}).items(), *beside_them)
                 for of_part, where in parts_of(file, names, theirs):
                     by_names.setdefault(of_part, []).append((file, (*said, *where)))
-            entries, orders = [], dict[str | None, tuple[str, ...]]()
+            entries = []
             for names, some in by_names.items():
                 paths, values = [file for file, _ in some], [each for _, each in some]
-                known = orders.get(names.dataset, ())
-                entries.append(openml(paths, names, theirs, values, known))
-                orders.setdefault(names.dataset, entries[-1].class_names)
+                of = names.dataset or paths[0].stem
+                entries.append(openml(paths, names, theirs, values, classes.get(of, ())))
+                classes.setdefault(of, entries[-1].class_names)
         else:
             _allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
@@ -351,7 +364,6 @@ def _imported(
                 None if runs is None else Path(runs),
                 scratch,
             )
-            classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
             entries = []
             for one, names in named:
                 held = opened_as_held(one, scratch, stack, key or NOTHING)
@@ -373,6 +385,8 @@ def _imported(
                 raise
             of_one()
         if tried:
+            if adding:
+                require_addable(sources, directory)
             return 0
         return write(sources, directory)
 

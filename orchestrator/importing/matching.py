@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import tomllib
 import uuid
 from collections.abc import Sequence
@@ -295,6 +296,20 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
             raise
         _settle(paths, told)
     return floored
+
+
+def require_addable(sources: Sequence[PredictionFile], directory: Path) -> None:
+    """Refuse what `add_runs` would, without writing to the sweep; of very many runs, some of it."""
+    paths = SweepPaths(directory)
+    plan, groups = imported_plan(paths)
+    extension = _Extension(paths, plan, groups, sources)
+    n = sum(len(source.runs) * source.y_true.shape[1] for source in sources)
+    if n <= _MOST_TRIED and all(groups.find(each.dataset, each.classifier) for each in sources):
+        with tempfile.TemporaryDirectory() as folder:
+            extension.journal(Path(folder) / f"tried{JOURNAL}")
+
+
+_MOST_TRIED = 10_000_000  # predictions
 
 
 def settle(paths: SweepPaths) -> None:

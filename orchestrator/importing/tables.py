@@ -79,7 +79,8 @@ def openml(
     places: list[str] = []
     is_numbered = any(name == "run" for each in values for name, _ in each)
     class_names, has_confidences = _classes(paths, columns, values)
-    class_names = tuple(classes) if {*classes} == {*class_names} else class_names
+    is_known = {*class_names} == {*classes} or (not has_confidences and {*class_names} < {*classes})
+    class_names = tuple(classes) if is_known else class_names
     if columns:
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
@@ -224,8 +225,7 @@ def _rows_told(one: Path, columns: Columns) -> str:
     """Return a remedy for files with other rows, of which no unread column has the same values."""
     if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
         return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
-    pairs = (f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
-    option = shlex.quote(",".join(pairs))
+    option = shlex.quote(",".join(f"{own}={of}" for own, of in (*columns, ("row_id", "NAME"))))
     remedy = "without row_id, rows are numbered in their order; say which column names them: "
     return f"{remedy}--columns {option}, or bring all files into one order"
 

@@ -32,9 +32,8 @@ from manyseed.orchestrator.importing.arrays import (
     NOTHING,
     READERS,
     InMemory,
+    allow_open,
     entries_of,
-    further_entries,
-    holds_runs,
     in_memory,
     opened_as_held,
 )
@@ -63,15 +62,21 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     PredictionFile,
     left_out,
-    one_truth,
     prediction_file,
     require_once,
-    truth_among,
-    truth_beside,
-    truths_in,
     unreadable,
 )
 from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
+from manyseed.orchestrator.importing.truths import (
+    blamed,
+    further_entries,
+    holds_runs,
+    one_truth,
+    require_lengths,
+    truth_among,
+    truth_beside,
+    truths_in,
+)
 
 FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
@@ -178,12 +183,16 @@ def import_predictions(
         given |= Pattern(name).parts if name else set()
         folders = [file for file in files if _is_folder(file)]
         check = partial(_imported, files, directory, tried=True)
+        if error.options.get("truth") not in (None, "FILE"):
+            with suppress(Unread):
+                check(**{**options, "truth": error.options["truth"]})
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
         elif beside := truth_beside(files, error, lambda one: check(**{**options, "truth": one})):
             given |= {"y_true", "truth"}
             error = error.told({**error.options, "truth": str(beside)})
-        raise error.told(_all_meant(error, given, options, check)) from None
+        meant = _all_meant(error, given, options, check)
+        raise error.told({name: of for name, of in meant.items() if of != {}}) from None
 
 
 _MOST_TRIED = 5
@@ -301,7 +310,8 @@ def _imported(
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
-    if not truth and pattern is None and (beside := truth_among(files)):
+    beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
+    if beside and not holds_runs(beside[0], key):
         what, options = "is named like true classes, not like a run", {"truth": str(beside[0])}
         before, after = "if it holds these: ", "\n  if it is a run, rename it"
         raise Unread(what, file=beside[0], key=None, options=options, before=before, after=after)
@@ -343,7 +353,7 @@ def _imported(
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
             theirs = tuple((columns or {}).items())
-            of_rows = truth or one_truth([one for one in truths if _is_table(one)])
+            of_rows = truth or one_truth(truths)
             beside_them = (("truth", Path(of_rows)),) if of_rows else ()
             by_names: dict[Names, list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
@@ -354,19 +364,21 @@ def _imported(
             for names, some in by_names.items():
                 paths, values = [file for file, _ in some], [each for _, each in some]
                 of = names.dataset or paths[0].stem
-                entries.append(openml(paths, names, theirs, values, classes.get(of, ())))
+                with blamed(paths):
+                    entries.append(openml(paths, names, theirs, values, classes.get(of, ())))
                 classes.setdefault(of, entries[-1].class_names)
         else:
-            _allow_open(4 * len(named))
+            allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             more = further_entries(
                 one_truth(truths) if truth is None else Path(truth),
                 None if runs is None else Path(runs),
-                scratch,
+                key,
             )
             entries = []
-            for one, names in named:
-                held = opened_as_held(one, scratch, stack, key or NOTHING)
+            opened = [opened_as_held(one, scratch, stack, key or NOTHING) for one, _ in named]
+            require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
+            for held, (one, names) in zip(opened, named, strict=True):
                 of = names.dataset or held.file.stem
                 each = entries_of(held, more, names, asked, probabilities, classes.get(of, ()))
                 classes.setdefault(of, each.class_names)
@@ -502,17 +514,6 @@ def _one_message(files: Sequence[Path]) -> Iterator[None]:
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         raise unreadable(files[0], "a file of predictions", error) from error
-
-
-def _allow_open(files: int) -> None:
-    """Raise the soft limit on open files, which many systems set far below the hard limit."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = max(soft, 256 + files)
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _is_table(file: Path | InMemory) -> bool:

@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Unread, UserError, nearest, require_one_of
+from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.archive import (
     opened,
-    read_frame,
     read_tensors,
     reading_zip,
 )
@@ -44,14 +43,13 @@ from manyseed.orchestrator.importing.classes import (
     require_logits,
     texts,
 )
-from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by, truth_column
+from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by
 from manyseed.orchestrator.importing.orders import by_run, require_axes
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Entries,
     Names,
     Positions,
-    sorted_rows,
     unreadable,
 )
 from manyseed.orchestrator.plans.ids import positions_of
@@ -508,47 +506,12 @@ def _plain(of: str, key: str, given: Any) -> Any:
     return array
 
 
-def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
-    """Return whether a file of true classes also holds predictions."""
-    if truth.suffix == ".npy" or truth.suffix not in READERS:
-        return False
-    with suppress(Exception), ExitStack() as stack:  # what cannot be read is told where it is used
-        held = opened_as_held(truth, truth.parent, stack, key or NOTHING)
-        return "y_true" in held.small and bool(held.large)
-    return False
+def allow_open(files: int) -> None:
+    """Raise the soft limit on open files, which many systems set far below the hard limit."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
 
-
-def _truth(file: Path, scratch: Path) -> NDArray[Any]:
-    """Return the true classes in a file of them alone, or in one that also holds others."""
-    if file.suffix in (".csv", ".parquet"):
-        name = truth_column(read_frame(file, ()), file)
-        return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
-    with ExitStack() as stack:
-        if file.suffix in READERS and file.suffix != ".npy":
-            held = opened_as_held(file, scratch, stack, NOTHING)
-            if "y_true" in held.small:
-                return np.asarray(held.small["y_true"])
-            array = next(iter(held.large.values()), None)
-            if array is None:
-                raise UserError("y_true is missing", file=file)
-        else:
-            array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
-        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
-
-
-def further_entries(
-    truth: Path | None, runs: Path | None, scratch: Path
-) -> dict[str, NDArray[Any] | list[Any]]:
-    """Return the entries in the files of true classes and of runs, if given."""
-    entries: dict[str, NDArray[Any] | list[Any]] = {}
-    if truth is not None:
-        try:
-            entries["y_true"] = _truth(truth, scratch)
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
-    if runs is not None:
-        table = read_frame(runs)
-        for name in table.columns:
-            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
-            entries[name] = table[name].to_list()
-    return entries
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = max(soft, 256 + files)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

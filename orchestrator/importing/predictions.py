@@ -21,7 +21,7 @@ from manyseed.analysis.axes import LATER
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Unread, UserError, given, require_one_of, toml_value
+from manyseed.orchestrator.errors import UserError, given, require_one_of, toml_value
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import MAX_CLASSES, Predicted, codes, texts
 from manyseed.orchestrator.paths import WARNED, encode_name
@@ -383,57 +383,6 @@ def _found(file: Any) -> os.stat_result | None:
     return None
 
 
-_HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
-_TRUE = re.compile(
-    r"(?i)y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
-    r"|gold|gt|ground_?truth"
-)
-
-
-def truth_among(found: Sequence[Path]) -> list[Path]:
-    """Return the one table that is called as tables of true classes are, if it is beside others."""
-    tables = [one for one in found if one.suffix in (".csv", ".parquet")]
-    named = [one for one in tables if _TRUE.fullmatch(one.stem) and one.stem.lower() != "test"]
-    return named if len(named) == 1 < len(found) else []
-
-
-def truths_in(found: Sequence[Path]) -> list[Path]:
-    """Return a folder's files of true classes, of which each run may have one, if all are alike."""
-    stems = {one: _OF_RUN.sub("", one.stem) for one in found}
-    named = [one for one, stem in stems.items() if stem in TRUTHS]
-    each = [one for one, stem in stems.items() if _TRUE.fullmatch(stem) and stem != "test"]
-    return named or (each if 2 * len(each) == len(found) else truth_among(found))
-
-
-_OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
-
-
-def truth_beside(
-    files: Sequence[Path], error: Unread, check: Callable[[Path], object]
-) -> Path | None:
-    """Return a file beside those given that holds the true classes that an error misses."""
-    lacks = "NAME" in (
-        error.options.get("key", {}).get("y_true"),
-        error.options.get("columns", {}).get("truth"),
-    )
-    if not lacks and error.options.get("truth") != "FILE":
-        return None
-    folders = {file if file.is_dir() else file.parent for file in files if isinstance(file, Path)}
-    beside = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
-    for one in sorted(beside, key=lambda one: ("label" in one.stem.lower(), str(one))):
-        if one.suffix not in _HOLDING or not _TRUE.fullmatch(one.stem) or not one.is_file():
-            continue
-        try:
-            check(one)
-        except Unread as further:
-            if further.options.get("truth"):
-                continue
-        except UserError:
-            continue
-        return one
-    return None
-
-
 def require_once(named: Sequence[tuple[Path, Names]]) -> None:
     """Refuse a file that is given twice for one classifier: its runs would count twice."""
     seen = set()
@@ -441,42 +390,6 @@ def require_once(named: Sequence[tuple[Path, Names]]) -> None:
         if (place := (file.resolve(), names)) in seen:
             raise UserError("is given twice", file=file, remedy="name each file once")
         seen.add(place)
-
-
-def one_truth(truths: Sequence[Path]) -> Path | None:
-    """Return the file of true classes in folders: they may share one, or have equal ones."""
-    if len({one.read_bytes() for one in truths}) > 1:
-        problem = f"differs from {truths[0]}, but there can be one file of true classes"
-        raise UserError(problem, file=truths[1], remedy="import these folders separately")
-    return truths[0] if truths else None
-
-
-def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
-    """Return a table of true classes in the order of predictions, by a column of their numbers."""
-    n = len(frame)
-    others = frame.drop(truth)
-    unique = [one for one in others if n > 1 and one.n_unique() == n and not one.has_nulls()]
-    numbers, ids = list[pl.Series](), list[pl.Series]()
-    for one in unique:
-        if one.dtype.is_numeric():
-            whole = one.cast(pl.Float64).sort()
-            first = whole[0]
-            if first in (0, 1) and whole.equals(
-                (pl.int_range(n, eager=True) + first).cast(whole.dtype)
-            ):
-                numbers.append(one)
-            elif one.dtype.is_integer() or (whole == whole.round()).all():
-                ids.append(one)
-        elif one.dtype in (pl.String, pl.Categorical):
-            ids.append(one)
-    orders = {tuple(one.arg_sort()): one.name for one in numbers}
-    unsorted = [one.name for one in ids if not one.is_sorted()]
-    if wrong := [*orders.values()][1:] or ([] if orders else unsorted):
-        remedy = "sort the rows as the predictions are, and remove this column"
-        raise UserError(
-            "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
-        )
-    return frame[list(next(iter(orders)))] if orders else frame
 
 
 def sweep_text(sources: Sequence[PredictionFile], directory: Path, repeats: int, runs: int) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.errors import Unread, UserError
-from manyseed.orchestrator.importing.mapping import common_name, entries_naming_rows
+from manyseed.orchestrator.importing.archive import read_frame
+from manyseed.orchestrator.importing.mapping import (
+    Columns,
+    common_name,
+    entries_naming_rows,
+    form_of_folds,
+)
 from manyseed.orchestrator.importing.predictions import PredictionFile
 
 _SHOWN = 10  # classes or rows in a message
@@ -128,3 +137,51 @@ def other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
         if not np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n]):
             return name
     return "row_id" if other_ids(one, other) else None
+
+
+def require_no_folds(paths: Sequence[Path], rows: str) -> None:
+    """Refuse files of a fold each: these are test sets of their own, if they are equally large."""
+    name = form_of_folds(paths)
+    if not name:
+        return
+    sizes = {read_frame(path).height for path in paths}
+    what = f"is of another fold, with rows of its own: {rows}"
+    joined = "put the folds of each run into one table, with columns fold and row_id"
+    if len(sizes) > 1:
+        what += f"; folds have {min(sizes):,} to {max(sizes):,} rows"
+        raise UserError(what, file=paths[1], key="fold", remedy=joined)
+    options, each = {"name": name}, "each fold is then a test set: "
+    also = f"\n  to have one test set, {joined}"
+    raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
+
+
+def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
+    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
+
+    `whose` and `other`: the names of the two runs.
+    """
+    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
+    for own, theirs, lacks in (
+        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
+        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
+    ):
+        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
+        if missing:
+            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
+            return lacks.format(rows)
+    row = next(
+        number
+        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
+        if one != two
+    )
+    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
+    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
+
+
+def rows_told(one: Path, columns: Columns) -> str:
+    """Return a remedy for files with other rows, of which no unread column has the same values."""
+    if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
+        return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
+    option = shlex.quote(",".join(f"{own}={of}" for own, of in (*columns, ("row_id", "NAME"))))
+    remedy = "without row_id, rows are numbered in their order; say which column names them: "
+    return f"{remedy}--columns {option}, or bring all files into one order"

@@ -77,6 +77,7 @@ from manyseed.orchestrator.importing.truths import (
     truth_beside,
     truths_in,
 )
+from manyseed.orchestrator.importing.unlike import stacked
 
 FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
@@ -375,7 +376,7 @@ def _imported(
                 None if runs is None else Path(runs),
                 key,
             )
-            entries = []
+            entries, repeats = list[Entries](), list[Any]()
             opened = [opened_as_held(one, scratch, stack, key or NOTHING) for one, _ in named]
             require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
             for held, (one, names) in zip(opened, named, strict=True):
@@ -384,6 +385,8 @@ def _imported(
                 classes.setdefault(of, each.class_names)
                 found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
                 entries.append(_with(each, found))
+                repeats.append(found.get("repeat"))
+            entries = stacked(entries, repeats)
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")

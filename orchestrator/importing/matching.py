@@ -46,7 +46,12 @@ from manyseed.orchestrator.importing.predictions import (
     require_spelt,
     with_told,
 )
-from manyseed.orchestrator.importing.unlike import not_alike, other_tests, require_distinct
+from manyseed.orchestrator.importing.unlike import (
+    not_alike,
+    other_tests,
+    require_distinct,
+    require_no_folds,
+)
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.ids import ids_of
 from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
@@ -78,6 +83,9 @@ def joined(
             datasets[source.dataset] = source
         if (key := other_tests(first, source)) is not None:
             own = [one for one in sources if one.dataset == source.dataset]
+            if key != "class_names" and all(len(one.y_true) == 1 for one in own):
+                sizes = {one.y_true.shape[1] for one in own}
+                require_no_folds([one.file for one in own], "", sizes)
             if own[1] is source and own[2:] and other_tests(own[2], source) is None:
                 first, source = source, first  # which is the odd one
             raise not_alike(first, source, key, is_dataset_given=is_dataset_given)

@@ -119,7 +119,7 @@ def openml(
                     places[-1], place = place, places[-1]
                 rows = other_rows(test_set, known, places[-1], place)
                 if not any(name == "repeat" for name, _ in values[number]):
-                    require_no_folds(paths, rows)
+                    require_no_folds(paths, rows, {read_frame(one).height for one in paths})
                 raise UserError(
                     f"repeat {repeat} has other rows or true classes: {rows}",
                     file=path,

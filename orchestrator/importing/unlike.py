@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,13 +16,15 @@ from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.errors import Unread, UserError
 from manyseed.orchestrator.importing.archive import read_frame
+from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.mapping import (
     Columns,
     common_name,
     entries_naming_rows,
     form_of_folds,
 )
-from manyseed.orchestrator.importing.predictions import PredictionFile
+from manyseed.orchestrator.importing.predictions import Entries, PredictionFile
+from manyseed.orchestrator.plans.ids import positions_of
 
 _SHOWN = 10  # classes or rows in a message
 
@@ -139,14 +143,79 @@ def other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
     return "row_id" if other_ids(one, other) else None
 
 
-def require_no_folds(paths: Sequence[Path], rows: str) -> None:
+def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]:
+    """Return arrays of a test set each with those of their whole data set.
+
+    `repeats`: the number of each file's test set, as its path says; None if it does not.
+    """
+    found: dict[str, list[tuple[int, Entries]]] = {}
+    for one, repeat in zip(entries, repeats, strict=True):
+        if repeat is not None and np.ndim(one.y_true) == 1:
+            found.setdefault(one.names.dataset or one.file.stem, []).append((int(repeat), one))
+    every = {id(one): one for one in entries}
+    for own in found.values():
+        first = dict(reversed(own))
+        if len(first) == 1 or all(_have_one_set(one, own[0][1]) for _, one in own):
+            continue
+        sizes = {one.n_samples for _, one in own}
+        if len(sizes) > 1:
+            what = (
+                f"test sets have {min(sizes):,} to {max(sizes):,} points"
+            )
+            remedy = f"all must have equally many; or {_JOINED}"
+            raise UserError(what, file=own[0][1].file, key="repeat", remedy=remedy)
+        order = sorted(first)
+        sets = [first[repeat] for repeat in order]
+        y_true = [np.array(one.class_names)[_true(one)] for one in sets]
+        index, ids = [one.test_index for one in sets if one.test_index is not None], None
+        names = [pl.Series(_names(one)) for one in sets if one.ids is not None]
+        if len(names) == len(sets):
+            index, ids = positions_of(names, sets[0].file)
+        is_numbered = len(index) == len(sets) and len(names) in (0, len(sets))
+        for repeat, one in own:
+            if not _have_one_set(one, first[repeat]):
+                what = f"its test set differs from that of {first[repeat].file}, of the same repeat"
+                remedy = "import them separately"
+                raise UserError(what, file=one.file, key="y_true", remedy=remedy)
+            at = order.index(repeat)
+            every[id(one)] = replace(
+                one,
+                y_true=np.stack(y_true[: at + 1]),
+                test_index=np.stack([*index[: at + 1]]) if is_numbered else None,
+                ids=ids,
+                attributes={**one.attributes, "repeat": [at] * one.n_runs},
+            )
+    return [every[id(one)] for one in entries]
+
+
+def _true(one: Entries) -> Any:
+    return codes(np.asarray(one.y_true), one.class_names, "y_true", one.file)
+
+
+def _names(one: Entries) -> Any:
+    """Return the ids or numbers of a single test set's points."""
+    index = np.arange(one.n_samples) if one.test_index is None else one.test_index
+    return index if one.ids is None else one.ids.gather(index).to_numpy()
+
+
+def _have_one_set(one: Entries, other: Entries) -> bool:
+    return (
+        one.class_names == other.class_names
+        and np.array_equal(_true(one), _true(other))
+        and np.array_equal(_names(one), _names(other))
+    )
+
+
+_JOINED = "put the folds of each run into one table, with columns fold and row_id"
+
+
+def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -> None:
     """Refuse files of a fold each: these are test sets of their own, if they are equally large."""
     name = form_of_folds(paths)
     if not name:
         return
-    sizes = {read_frame(path).height for path in paths}
-    what = f"is of another fold, with rows of its own: {rows}"
-    joined = "put the folds of each run into one table, with columns fold and row_id"
+    what = f"is of another fold, with rows of its own{f': {rows}' if rows else ''}"
+    joined = _JOINED
     if len(sizes) > 1:
         what += f"; folds have {min(sizes):,} to {max(sizes):,} rows"
         raise UserError(what, file=paths[1], key="fold", remedy=joined)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.cli.output import briefly
-from manyseed.orchestrator.errors import Unread, UserError, command
+from manyseed.orchestrator.errors import ManyseedError, Unread, UserError, command
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.importing.mapping import common_name
 from manyseed.orchestrator.importing.matching import ELSEWHERE, imported_plan
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 
 
 def typed(
@@ -103,9 +105,14 @@ def _taken(out: Path, files: Sequence[Path], options: Mapping[str, Any]) -> User
 
 def _apart(into: Path, files: Sequence[Path], options: Mapping[str, Any]) -> str:
     other = _free(files, options)
+    with suppress(ManyseedError):  # what is called otherwise is not compared
+        datasets = Plan.read(SweepPaths(into)).cells["dataset"].unique().to_list()
+        if len(datasets) == 1 and not options["dataset"] and "dataset" not in options["columns"]:
+            options = {**options, "dataset": datasets[0]}
     made = _made(files, other, options)
-    compared = command("compare", into, other)
-    return f"import them into a directory of their own: {made}; then {compared}"
+    new = [one for one in (into, other) if not SweepPaths(one).analysis.exists()]
+    steps = [made, *(command("analyze", one) for one in new), command("compare", into, other)]
+    return f"import them into a directory of their own: {'; '.join(steps)}"
 
 
 def _made(files: Sequence[Path], out: Path, options: Mapping[str, Any]) -> str:

@@ -159,9 +159,7 @@ def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]
             continue
         sizes = {one.n_samples for _, one in own}
         if len(sizes) > 1:
-            what = (
-                f"test sets have {min(sizes):,} to {max(sizes):,} points"
-            )
+            what = f"test sets have {min(sizes):,} to {max(sizes):,} points"
             remedy = f"all must have equally many; or {_JOINED}"
             raise UserError(what, file=own[0][1].file, key="repeat", remedy=remedy)
         order = sorted(first)

@@ -238,14 +238,17 @@ def test_a_directory_that_is_there_is_added_to_or_left(
     assert words["cnn"] == [["analyze", "sw"]]
     assert words["more"] == [
         ["import", "sw", "more"],
-        ["import", "more", "--out", "more-sweep"],
+        ["import", "more", "--out", "more-sweep", "--dataset", "cnn"],
+        ["analyze", "sw"],
+        ["analyze", "more-sweep"],
         ["compare", "sw", "more-sweep"],
     ]
     for name in ("other", "fewer"):
-        made = ["import", name, "--out", f"{name}-sweep"]
-        assert words[name] == [made, ["compare", "sw", f"{name}-sweep"]]
-    for one in (words["more"][0], *words["other"][:1], *words["fewer"][:1]):
-        assert command(*one).returncode == 0
+        made = ["import", name, "--out", f"{name}-sweep", "--dataset", "cnn"]
+        assert words[name][0] == made
+        assert words[name][-1] == ["compare", "sw", f"{name}-sweep"]
+    for one in (words["more"][0], *words["other"], words["fewer"][0]):
+        assert command(*one).returncode == 0, one
     assert Sweep("sw").status()["runs"]["done"] == 5
     y = np.random.default_rng(0).integers(0, 3, SAMPLES)
     expected = []

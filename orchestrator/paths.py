@@ -123,6 +123,14 @@ class SweepPaths:
         """Return the parts and lists of dropped cells that have a mark beside them."""
         return sorted(mark.with_suffix("") for mark in self.plan.glob(f"*.*{GIVEN}"))
 
+    def points(self, group: int) -> Path:
+        """Return what points of an imported dataset are called; `group`: its first group."""
+        return self.plan / "points" / f"{group:04d}.parquet"
+
+    def all_points(self) -> list[Path]:
+        """Return all such files."""
+        return sorted((self.plan / "points").glob("[0-9]*.parquet"))
+
     def tuned(self, search: str) -> Path:
         """Return the file of the hparams that a search found."""
         return self.plan / "tuned" / f"{search}.json"

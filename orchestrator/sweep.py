@@ -231,7 +231,7 @@ class Sweep:
         return sweep
 
     @classmethod
-    @further("importing:import_predictions", but=("adding",))
+    @further("importing:import_predictions", but=("adding", "tried"))
     def import_predictions(
         cls, files: Sequence[str | Path], directory: str | Path, **options: Any
     ) -> Sweep:

@@ -33,6 +33,7 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.change import Drop
 from manyseed.orchestrator.plans.change import drop as drop_cells
+from manyseed.orchestrator.plans.ids import wrong_ids
 from manyseed.orchestrator.plans.layout import (
     Groups,
     copies,
@@ -262,6 +263,9 @@ def _verified(
     for group in groups:
         found += verify_journals(group, journals, checked.append)
     unknown = list(_unknown_recipes(paths, groups, journals))
+    unknown += [
+        Finding(file, f"{reason}: points have numbers") for file, reason in wrong_ids(paths)
+    ]
     unknown += [
         Finding(f"{paths.journals / name}", "holds runs of another sweep, which do not count here")
         for name in journals.foreign

@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.crossed import mean_error
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
-from manyseed.analysis.questions.points import place
 from manyseed.analysis.questions.quantiles import normal_quantile
-from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.question import Answer, place
 
 Real = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -433,12 +433,12 @@ def hanging(
 
 
 def hangs(
-    found: Hanging, verdict: str, dataset: str, levels: str = "", files: Sequence[str] = ()
+    found: Hanging, verdict: str, dataset: str, levels: str = "", names: pl.Series | None = None
 ) -> Answer:
     """Say on how many points a verdict hangs.
 
-    `verdict`: such as mlp > xgb. `levels`: of other axes, in words. `files`: of the
-    dataset's points, if known.
+    `verdict`: such as mlp > xgb. `levels`: of other axes, in words. `names`: of the
+    dataset's points, if known: of point i at place i.
     """
     name = f"{verdict} on {dataset}{levels}"
     n, of = len(found.index), f"{found.points:,}"
@@ -450,7 +450,7 @@ def hangs(
         )
     rows = [
         {"dataset": dataset, "verdict": verdict, "index": index, "ahead": ahead}
-        | ({"file": files[index]} if index < len(files) else {})
+        | ({} if names is None or index >= len(names) else {names.name: names[index]})
         for index, ahead in zip(found.index, found.ahead, strict=True)
     ]
     listed = [f"{place(row)} ({row['ahead']:+.2f})" for row in rows[:_LISTED]]

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted
 from manyseed.analysis.questions.crossed import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above, runs_needed
-from manyseed.analysis.questions.question import Answer, first_ones, shortest
+from manyseed.analysis.questions.question import NAMES, Answer, first_ones, place, shortest
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT
 from manyseed.analysis.tables.schema import records
 
@@ -46,7 +46,6 @@ PART = 1024  # runs that one task adds up, whatever memory is allowed, so that s
 NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
 OFTEN = 1 / 3  # share of pairs of runs
 LISTED = 10
-
 TABLE = records()["points"]
 COMPARED = ("disagreement", "of_flips")
 """Columns that compare cells: `related` adds them to what is computed of each group."""
@@ -565,7 +564,7 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
         labels.with_columns(_rank=rank)
         .group_by("dataset", "index", maintain_order=True)
         .agg(
-            pl.col("truth", *(["file"] if "file" in labels.columns else [])).first(),
+            pl.col("truth", *(name for name in NAMES if name in labels.columns)).first(),
             _MOST_FREQUENT,
             pl.len().alias("classifiers"),
             pl.col("n_runs").sum(),
@@ -582,11 +581,6 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
         )
         .drop("_rank")
     )
-
-
-def place(row: Mapping[str, Any]) -> str:
-    """Return the file of a point, or if it is not known its row of the source."""
-    return row.get("file") or f"row {row['index']:,}"
 
 
 def _listed(rows: pl.DataFrame, column: str) -> tuple[str, ...]:

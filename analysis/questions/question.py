@@ -397,3 +397,13 @@ def short_repeats(tables: Tables) -> tuple[int, int] | None:
         return None
     coverage = tables.repeats["coverage"]
     return int((coverage < 1).sum()), len(coverage)
+
+
+NAMES = ("file", "row_id")
+"""Columns that name a point."""
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """Return the file or id of a point, or if these are not known its row of the source."""
+    name = next((row[each] for each in NAMES if row.get(each)), f"row {row['index']:,}")
+    return name if name.isprintable() else repr(name)

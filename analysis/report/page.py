@@ -26,8 +26,8 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.points import LISTED, often_wrong, place, wrong_labels
-from manyseed.analysis.questions.question import Answer, answers
+from manyseed.analysis.questions.points import LISTED, often_wrong, wrong_labels
+from manyseed.analysis.questions.question import Answer, answers, place
 from manyseed.analysis.report.citations import STUDIES
 from manyseed.analysis.report.tables import (
     PageTable,

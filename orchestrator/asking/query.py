@@ -31,6 +31,7 @@ from manyseed.orchestrator.computing.tables import (
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
 from manyseed.orchestrator.errors import UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.ids import ids_of
 from manyseed.orchestrator.plans.plan import Plan
 
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
@@ -38,10 +39,10 @@ ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
 
 
 def rows_of(tables: Results, table: str) -> pl.LazyFrame:
-    """Return a table lazily, with the addresses of its runs, or the files of its points."""
+    """Return a table lazily, with the addresses of its runs, or the files or ids of its points."""
     frame = tables.scan(table)
     if table == POINTS:
-        return with_files(frame, tables)
+        return with_names(frame, tables)
     names = frame.collect_schema().names()
     return frame.with_columns(
         pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name)
@@ -263,34 +264,37 @@ def how(paths: SweepPaths | None, table: str) -> str:
     return further(table, paths)
 
 
-FILE = "file"
+def names_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
+    """Return what the points of a dataset are called, in the order of their numbers, if known.
 
-
-def with_files(points: pl.LazyFrame, tables: Results) -> pl.LazyFrame:
-    """Return rows with the columns dataset and index with the file of each point, where known."""
+    The series is named `file` or, of imported predictions, `row_id`.
+    """
     from manyseed.jobs import datasets  # other tables do not need it
 
+    cell = plan.all_cells.filter(pl.col("dataset") == dataset)["cell"][0]
+    files = datasets.files_of(plan.cell(cell).dataset)
+    return pl.Series("file", files) if files else ids_of(paths, plan, dataset)
+
+
+def with_names(points: pl.LazyFrame, tables: Results) -> pl.LazyFrame:
+    """Return rows with the columns dataset and index with each point's file or id, where known."""
     names = points.collect_schema().names()
     if tables.plan is None or not {"dataset", "index"} <= {*names}:
         return points
     plan = Plan.read(tables.plan)
-    cells = plan.all_cells.unique("dataset", keep="first").select("dataset", "cell")
     known = [
-        pl.LazyFrame({FILE: files}).with_row_index("index").with_columns(_of=pl.lit(name))
-        for name, cell in cells.iter_rows()
-        if (files := datasets.files_of(plan.cell(cell).dataset))
+        each.to_frame().lazy().with_row_index("index").with_columns(_of=pl.lit(name))
+        for name in plan.all_cells["dataset"].unique(maintain_order=True)
+        if (each := names_of(tables.plan, plan, name)) is not None
     ]
     if not known:
         return points
-    names.insert(names.index("index") + 1, FILE)
+    added = pl.concat(known, how="diagonal").cast({"index": pl.Int64})
+    at = names.index("index") + 1
+    names[at:at] = [name for name in added.collect_schema().names() if name not in ("index", "_of")]
     return (
         points.with_columns(_of=pl.col("dataset").cast(pl.String))
-        .join(
-            pl.concat(known).cast({"index": pl.Int64}),
-            on=["_of", "index"],
-            how="left",
-            maintain_order="left",
-        )
+        .join(added, on=["_of", "index"], how="left", maintain_order="left")
         .select(names)
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from manyseed.orchestrator.cli.arguments import (
 )
 from manyseed.orchestrator.cli.output import (
     bar,
-    briefly,
     console,
     counted,
     print_json,
@@ -361,6 +359,7 @@ def import_(
 
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
+    from manyseed.orchestrator.cli.importing import directory_of, into_of, typed, with_place
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.importing.predictions import left_out
@@ -378,7 +377,7 @@ def import_(
             del of_map[option]
     name = options["classifier"]
     files = left_out(files or [], [map_])
-    into = _into(files, out)
+    into = into_of(files, out)
     unnamed = files[bool(into) :]
     if of_each and unnamed and name is None:
         raise UserError(
@@ -387,16 +386,20 @@ def import_(
             remedy=f"--classifier {[*of_each][-1]}={unnamed[0]}, or --classifier NAME for the "
             "files without one",
         )
-    directory = _import_directory(into, out)
+    options |= {"classifiers": of_each, "adding": into is not None}
+    directory = directory_of(into, out, unnamed, options)
     before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
     with options_of(map_, of_map):
-        options |= {"classifiers": of_each, "adding": into is not None}
         try:
             floored = import_predictions(unnamed, directory, **options)
         except Unread as error:
             if map_ is not None:
                 raise
-            raise error.told(error.options, _typed(files, out, options, error)) from None
+            raise error.told(
+                error.options, typed(unnamed, out, options, error.options, into)
+            ) from None
+        except UserError as error:
+            raise with_place(error, into, unnamed, options) from None
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
     if into is None:
@@ -432,55 +435,6 @@ def _pairs_of(directory: Path) -> str:
 
 
 _FEW_NAMED = 5
-
-
-def _typed(files: list[Path], out: Path | None, options: dict[str, Any], error: Unread) -> str:
-    """Return an import as it was typed, up to what an error proposes: its last options."""
-    meant = {own for value in error.options.values() if isinstance(value, dict) for own in value}
-    words: list[object] = [] if out is None else ["--out", out]
-    for name in ("dataset", "classifier", "truth", "runs", "probability", "name"):
-        is_usual = name == "probability" and options[name] == "softmax"
-        if options[name] and not is_usual and name not in {*meant, *error.options}:
-            words += [f"--{name}", options[name]]
-    for name, listed in options["classifiers"].items():
-        words += [word for file in listed for word in ("--classifier", f"{name}={file}")]
-    for name in ("columns", "key"):
-        if options[name] and name not in error.options:
-            pairs = (f"{own}={theirs}" for own, theirs in options[name].items())
-            words += [f"--{name}", ",".join(pairs)]
-    if options["probabilities"]:
-        words.append("--probabilities")
-    return " ".join([command("import"), *briefly(files), shlex.join(map(str, words)), ""])
-
-
-def _into(files: list[Path], out: Path | None) -> Path | None:
-    """Return the directory to add to, which stands before the files; others hold predictions."""
-    from manyseed.orchestrator.paths import SweepPaths
-
-    if not files or not files[0].is_dir():
-        return None
-    is_meant = SweepPaths(files[0]).is_sweep or (out is None and len(files) > 1)
-    return files[0] if is_meant else None
-
-
-def _import_directory(into: Path | None, out: Path | None) -> Path:
-    """Return the directory to make or to add to; exactly one must be given."""
-    from manyseed.orchestrator.errors import UserError
-
-    if into is not None and out is not None:
-        raise UserError(
-            "names a new directory, but one to add the files to is given before them",
-            key="--out",
-            value=str(out),
-            remedy=f"leave out --out to add them, or {into} to make a new directory",
-        )
-    directory = into or out
-    if directory is None:
-        raise UserError(
-            "there is no directory to import into",
-            remedy="name a new one with --out DIR, or an existing import before the files",
-        )
-    return directory
 
 
 def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Path]]]:

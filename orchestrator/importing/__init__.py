@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -32,9 +31,8 @@ from manyseed.orchestrator.importing.arrays import (
     NOTHING,
     READERS,
     InMemory,
+    allow_open,
     entries_of,
-    further_entries,
-    holds_runs,
     in_memory,
     opened_as_held,
 )
@@ -43,29 +41,39 @@ from manyseed.orchestrator.importing.directory import write_sweep
 from manyseed.orchestrator.importing.filenames import (
     common_name,
     form_of_tree,
-    is_of_runs,
-    models_apart,
-    models_of,
     require_one_kind,
 )
 from manyseed.orchestrator.importing.mapping import NAMES, Pattern, Values, is_named
-from manyseed.orchestrator.importing.matching import add_runs, classes_of, joined, pair_of
+from manyseed.orchestrator.importing.matching import (
+    ELSEWHERE,
+    add_runs,
+    classes_of,
+    joined,
+    pair_of,
+    require_addable,
+)
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
     Entries,
     Names,
-    PredictionFile,
     left_out,
-    one_truth,
     prediction_file,
     require_once,
-    truth_among,
-    truth_beside,
-    truths_in,
     unreadable,
 )
 from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
+from manyseed.orchestrator.importing.truths import (
+    blamed,
+    further_entries,
+    holds_runs,
+    one_truth,
+    require_lengths,
+    truth_among,
+    truth_beside,
+    truths_in,
+)
+from manyseed.orchestrator.importing.unlike import require_one_model, stacked
 
 FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
@@ -93,6 +101,7 @@ def import_predictions(
     key: Mapping[str, str] | None = None,
     name: str | None = None,
     adding: bool = False,
+    tried: bool = False,
 ) -> int:
     """Make a sweep directory from files of predictions; ``docs/import.md`` describes them.
 
@@ -135,6 +144,8 @@ def import_predictions(
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
         the only ones that the directory holds.
+    tried : bool
+        Whether only to find out if that can be done; then nothing is written.
 
     Returns
     -------
@@ -162,19 +173,23 @@ def import_predictions(
         "adding": adding,
     }
     try:
-        return _imported(files, directory, **options)
+        return _imported(files, directory, tried=tried, **options)
     except Unread as error:
         given = {option for option in ("dataset", "classifier") if options[option]}
         given |= {"classifier"} if classifiers else set()
         given |= Pattern(name).parts if name else set()
         folders = [file for file in files if _is_folder(file)]
         check = partial(_imported, files, directory, tried=True)
+        if error.options.get("truth") not in (None, "FILE"):
+            with suppress(Unread):
+                check(**{**options, "truth": error.options["truth"]})
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
         elif beside := truth_beside(files, error, lambda one: check(**{**options, "truth": one})):
             given |= {"y_true", "truth"}
             error = error.told({**error.options, "truth": str(beside)})
-        raise error.told(_all_meant(error, given, options, check)) from None
+        meant = _all_meant(error, given, options, check)
+        raise error.told({name: of for name, of in meant.items() if of != {}}) from None
 
 
 _MOST_TRIED = 5
@@ -236,7 +251,11 @@ def _imported(
     is_dataset_given, is_named = dataset is not None, classifier is not None
     if adding:
         dataset, classifier = pair_of(
-            directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
+            directory,
+            dataset,
+            classifier,
+            is_classifier_given=(bool(classifiers) and not files)
+            or "classifier" in {*(columns or {}), *(Pattern(name).parts if name else ())},
         )
     elif classifiers:
         dataset = dataset or "imported"
@@ -292,7 +311,8 @@ def _imported(
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
-    if not truth and pattern is None and (beside := truth_among(files)):
+    beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
+    if beside and not holds_runs(beside[0], key):
         what, options = "is named like true classes, not like a run", {"truth": str(beside[0])}
         before, after = "if it holds these: ", "\n  if it is a run, rename it"
         raise Unread(what, file=beside[0], key=None, options=options, before=before, after=after)
@@ -320,57 +340,59 @@ def _imported(
     if truth and kind not in ("arrays", "table"):
         what = "is for arrays and tables"
         raise UserError(what, file=files[0], key="--truth", remedy="leave it out")
-    if adding and kind != "arrays":
-        raise UserError(
-            "only files of arrays can be added to a sweep: NPZ, NPY and PyTorch files",
-            file=files[0],
-            remedy="import all tables together, into a new directory with --out",
-        )
+    if adding and kind not in ("arrays", "table"):
+        what = "an exported file holds a whole sweep, which cannot be added to another"
+        raise UserError(what, file=files[0], remedy=ELSEWHERE)
     if kind == ".zip":
-        unpack(files[0], directory)
+        if not tried:
+            unpack(files[0], directory)
         return 0
     # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
+        classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
             theirs = tuple((columns or {}).items())
-            of_rows = truth or one_truth([one for one in truths if _is_table(one)])
+            of_rows = truth or one_truth(truths)
             beside_them = (("truth", Path(of_rows)),) if of_rows else ()
             by_names: dict[Names, list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
                 said = (*of_paths.get(file, {}).items(), *beside_them)
                 for of_part, where in parts_of(file, names, theirs):
                     by_names.setdefault(of_part, []).append((file, (*said, *where)))
-            entries, orders = [], dict[str | None, tuple[str, ...]]()
+            entries = []
             for names, some in by_names.items():
                 paths, values = [file for file, _ in some], [each for _, each in some]
-                known = orders.get(names.dataset, ())
-                entries.append(openml(paths, names, theirs, values, known))
-                orders.setdefault(names.dataset, entries[-1].class_names)
+                of = names.dataset or paths[0].stem
+                with blamed(paths):
+                    entries.append(openml(paths, names, theirs, values, classes.get(of, ())))
+                classes.setdefault(of, entries[-1].class_names)
         else:
-            _allow_open(4 * len(named))
+            allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             more = further_entries(
                 one_truth(truths) if truth is None else Path(truth),
                 None if runs is None else Path(runs),
-                scratch,
+                key,
             )
-            classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
-            entries = []
-            for one, names in named:
-                held = opened_as_held(one, scratch, stack, key or NOTHING)
+            entries, repeats = list[Entries](), list[Any]()
+            opened = [opened_as_held(one, scratch, stack, key or NOTHING) for one, _ in named]
+            require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
+            for held, (one, names) in zip(opened, named, strict=True):
                 of = names.dataset or held.file.stem
                 each = entries_of(held, more, names, asked, probabilities, classes.get(of, ()))
                 classes.setdefault(of, each.class_names)
                 found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
                 entries.append(_with(each, found))
+                repeats.append(found.get("repeat"))
+            entries = stacked(entries, repeats)
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
         if are_joined:
             is_unnamed = not (classifiers or pattern or is_named or "classifier" in (columns or {}))
-            of_one = partial(_require_one_model, files if is_unnamed else [], sources)
+            of_one = partial(require_one_model, files if is_unnamed else [], sources)
             try:
                 sources = joined(sources, is_dataset_given=is_dataset_given)
             except UserError:
@@ -378,37 +400,10 @@ def _imported(
                 raise
             of_one()
         if tried:
+            if adding:
+                require_addable(sources, directory)
             return 0
         return write(sources, directory)
-
-
-def _require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
-    """Refuse runs of one test set whose files' names seem to be of several classifiers."""
-    tests = [(each.y_true, each.test_index) for each in sources]
-    if len(files) < 2 or not all(all(map(np.array_equal, of, tests[0])) for of in tests):
-        return
-    name, counts = models_of(files)
-    if len(counts) < 2:
-        name, words = models_apart(files)
-        counts = dict.fromkeys(words, 1)
-    if len(counts) < 2:
-        return
-    if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
-        name = name.replace("{run}", "*")
-    is_one_each = max(counts.values()) == 1
-    shown = some([model if is_one_each else f"{model} ({n:,})" for model, n in counts.items()], 5)
-    what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
-    if all(is_of_runs(model) for model in counts):
-        warn(f"{what}. If these are several: --name {shlex.quote(name)}")
-        return
-    raise Unread(
-        what,
-        file=files[0],
-        key=None,
-        options={"name": name},
-        before="read them from the names: ",
-        after="\n  if they are one classifier: --classifier NAME",
-    )
 
 
 def _names(found: Mapping[str, Any], dataset: str | None, classifier: str | None) -> Names:
@@ -497,17 +492,6 @@ def _one_message(files: Sequence[Path]) -> Iterator[None]:
         raise
     except (Exception, pl.exceptions.PanicException) as error:
         raise unreadable(files[0], "a file of predictions", error) from error
-
-
-def _allow_open(files: int) -> None:
-    """Raise the soft limit on open files, which many systems set far below the hard limit."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = max(soft, 256 + files)
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _is_table(file: Path | InMemory) -> bool:

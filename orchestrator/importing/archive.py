@@ -27,7 +27,6 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
-from manyseed.analysis.counts import some
 from manyseed.jobs.datasets import csvfile
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.parquet import scan_parquet
@@ -40,7 +39,6 @@ from manyseed.orchestrator.errors import (
     UserError,
 )
 from manyseed.orchestrator.importing.classes import codes
-from manyseed.orchestrator.importing.mapping import is_id, truth_column
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     TEST_SETS_BYTES,
@@ -52,6 +50,7 @@ from manyseed.orchestrator.importing.predictions import (
 )
 from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
+from manyseed.orchestrator.plans.ids import require_bounded
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.arrays import itemsize
@@ -135,6 +134,7 @@ def unpack(file: Path, directory: Path) -> None:
                 if info not in beside:
                     _write(archive, info, paths.store / info.filename, file)
             with _as_zip(paths, file):
+                require_bounded(paths)
                 _check_whole(paths)
             mark(paths)
 
@@ -431,64 +431,6 @@ def reading(path: Path) -> Iterator[None]:
             raise UserError(f"cannot be read: {error}", file=path) from None
         what = "a Parquet file" if path.suffix == ".parquet" else "a CSV"
         raise unreadable(path, what, error) from error
-
-
-def with_truth(
-    frame: pl.DataFrame, file: Path, named: Mapping[str, str], path: Path
-) -> pl.DataFrame:
-    """Return a table of predictions with the true classes of another, and their ids as row_id.
-
-    Rows are matched by the ids that both have, or, if these have nothing but true classes, by their
-    order. `file`: the table of true classes. `named`: the columns of the other, which is `path`.
-    """
-    if file.suffix not in (".csv", ".parquet"):
-        remedy = "give a CSV or Parquet table of them, with the ids of rows"
-        raise UserError(f"is no table, but {path.name} is", file=file, key="--truth", remedy=remedy)
-    name = truth_column(read_frame(file, ()), file, own := named.get("truth", "truth"))
-    other = read_frame(file, (name,))
-    if other[name].null_count():
-        raise UserError("has missing values", file=file, key=name)
-    shared = [one for one in other.columns if one != name and one in frame.columns]
-    ids = [one for one in shared if is_id(other[one]) and not other[one].is_duplicated().any()]
-    ids = [one for one in ids if one == named.get("row_id")] or ids
-    if ids:
-        places = [_places(frame, other, one, path, file) for one in ids]
-        if unlike := [one for one, at in zip(ids, places, strict=True) if not at.equals(places[0])]:
-            what = f"its rows match those of {path.name} otherwise by {ids[0]} than by {unlike[0]}"
-            remedy = f"say which tells rows apart: --columns row_id={unlike[0]}"
-            raise UserError(what, file=file, key="--truth", remedy=remedy)
-        truth = other[name][places[0]]
-    elif len(other) == len(frame) and len(other.columns) == 1:
-        truth = other[name]
-    else:
-        what = f"has no column of ids, each once, that {path.name} has, too, by which to match rows"
-        remedy = "give both a column of one name that tells rows apart, such as id"
-        raise UserError(what, file=file, key="--truth", remedy=remedy)
-    if own in frame.columns:
-        n = int((frame[own].cast(pl.String) != truth.cast(pl.String)).sum())
-        if n:
-            what = f"holds true classes of its own, of which {n:,} are others in {file.name}"
-            raise UserError(what, file=path, key=own, remedy="leave out the one that is wrong")
-        return frame
-    frame = frame.with_columns(truth.alias(own))
-    if ids and "row_id" not in {*named, *frame.columns} and ids[0] not in named.values():
-        frame = frame.rename({ids[0]: "row_id"})
-    return frame
-
-
-def _places(
-    frame: pl.DataFrame, other: pl.DataFrame, name: str, path: Path, file: Path
-) -> pl.Series:
-    """Return which row of another table each row is, by a column of ids that both have."""
-    ids = [table[name].alias("id").cast(pl.String) for table in (frame, other)]
-    mine, theirs = (each.str.strip_chars().fill_null("") for each in ids)
-    for here, there, it in ((mine, theirs, path), (theirs, mine, file)):
-        lost = here.filter(~here.is_in(there.to_list())).unique(maintain_order=True)
-        if len(lost):
-            what = f"{it.name} alone has {name} {some(lost.to_list(), 3)}"
-            remedy = "both must have the same rows; take those out that are not meant"
-            raise UserError(what, file=file, key="--truth", remedy=remedy)
-    return mine.replace_strict(theirs, pl.Series(range(len(other))), return_dtype=pl.Int64)
 
 
 _PLAIN_TENSORS = "save only tensors: torch.save({'scores': scores, 'y_true': y_true}, FILE)"

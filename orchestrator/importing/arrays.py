@@ -20,26 +20,25 @@ from tokenize import TokenError
 from typing import IO, Any, NoReturn
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Unread, UserError, nearest, require_one_of
+from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.archive import (
     opened,
-    read_frame,
     read_tensors,
     reading_zip,
 )
-from manyseed.orchestrator.importing.classes import codes, is_one_hot, names_of_classes
-from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by, truth_column
+from manyseed.orchestrator.importing.classes import codes, is_one_hot, names_of_classes, texts
+from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by
 from manyseed.orchestrator.importing.orders import by_run, require_axes
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Entries,
     Names,
     Positions,
-    sorted_rows,
     unreadable,
 )
 from manyseed.orchestrator.importing.scores import (
@@ -51,6 +50,7 @@ from manyseed.orchestrator.importing.scores import (
     require_floats,
     require_logits,
 )
+from manyseed.orchestrator.plans.ids import positions_of
 from manyseed.orchestrator.store.schema import ScoreType
 
 TENSORS = (".pt", ".pth")
@@ -420,8 +420,12 @@ def entries_of(
             return gaps_of_sigmoids(values)
         return Predicted(None, values)
 
-    half = array.dtype == np.float16
-    score_type: ScoreType = "float16" if half else "float32"
+    index, ids = given.get("test_index"), None
+    if index is not None and (index := np.asarray(index)).dtype.kind in "US":
+        named = np.atleast_2d(texts(index, "test_index", path))
+        places, ids = positions_of([pl.Series(each) for each in named], path)
+        index = places.reshape(index.shape)
+    score_type: ScoreType = "float16" if array.dtype == np.float16 else "float32"
     return Entries(
         file=path,
         names=names,
@@ -431,7 +435,8 @@ def entries_of(
         y_true=y_true,
         read=read,
         attributes={name: given[name] for name in ATTRIBUTES if name in given},
-        test_index=np.asarray(given["test_index"]) if "test_index" in given else None,
+        test_index=index,
+        ids=ids,
         score_type=score_type if key == "scores" else None,
         are_probabilities=probabilities,
         origin=held.origin,
@@ -500,47 +505,12 @@ def _plain(of: str, key: str, given: Any) -> Any:
     return array
 
 
-def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
-    """Return whether a file of true classes also holds predictions."""
-    if truth.suffix == ".npy" or truth.suffix not in READERS:
-        return False
-    with suppress(Exception), ExitStack() as stack:  # what cannot be read is told where it is used
-        held = opened_as_held(truth, truth.parent, stack, key or NOTHING)
-        return "y_true" in held.small and bool(held.large)
-    return False
+def allow_open(files: int) -> None:
+    """Raise the soft limit on open files, which many systems set far below the hard limit."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
 
-
-def _truth(file: Path, scratch: Path) -> NDArray[Any]:
-    """Return the true classes in a file of them alone, or in one that also holds others."""
-    if file.suffix in (".csv", ".parquet"):
-        name = truth_column(read_frame(file, ()), file)
-        return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
-    with ExitStack() as stack:
-        if file.suffix in READERS and file.suffix != ".npy":
-            held = opened_as_held(file, scratch, stack, NOTHING)
-            if "y_true" in held.small:
-                return np.asarray(held.small["y_true"])
-            array = next(iter(held.large.values()), None)
-            if array is None:
-                raise UserError("y_true is missing", file=file)
-        else:
-            array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
-        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
-
-
-def further_entries(
-    truth: Path | None, runs: Path | None, scratch: Path
-) -> dict[str, NDArray[Any] | list[Any]]:
-    """Return the entries in the files of true classes and of runs, if given."""
-    entries: dict[str, NDArray[Any] | list[Any]] = {}
-    if truth is not None:
-        try:
-            entries["y_true"] = _truth(truth, scratch)
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
-    if runs is not None:
-        table = read_frame(runs)
-        for name in table.columns:
-            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
-            entries[name] = table[name].to_list()
-    return entries
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = max(soft, 256 + files)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted, same_spelling, similar, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
-from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 
 MAX_CLASSES = 2**16 - 1
@@ -253,20 +252,3 @@ def require_named(given: Mapping[str, str] | None, known: Sequence[str], key: st
         if own in SCORES and theirs.count(CLASS) != 1:
             remedy = f"write {CLASS} where the class stands: {own}='p_{CLASS}'"
             raise UserError("needs a column for each class", key=key, value=theirs, remedy=remedy)
-
-
-def positions_of(row_ids: Sequence[pl.Series], file: Path) -> Any:
-    """Return the row ids of each repeat as numbers: ids that are text as their place when sorted.
-
-    Text is sorted over all repeats, so that a point has one number in all of them; users are told,
-    unless each id holds its place as a number.
-    """
-    if all(ids.dtype != pl.String for ids in row_ids):
-        return np.stack([ids.to_numpy() for ids in row_ids])
-    every = pl.concat([ids.cast(pl.String) for ids in row_ids]).unique().sort()
-    numbers = every.str.extract(r"([0-9]{1,18})\D*$").cast(pl.Int64)
-    if unlike := [place for place, number in enumerate(numbers) if number != place]:
-        names = [f"row {place} is {quoted(every[place])}" for place in unlike[:2]]
-        what = f"{file.name}: ids of rows are text, and answers name rows by their place among them"
-        warn(f"{what}, in alphabetical order: {', '.join(names)}, …")
-    return np.stack([every.search_sorted(ids.cast(pl.String)).to_numpy() for ids in row_ids])

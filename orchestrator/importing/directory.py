@@ -35,11 +35,13 @@ from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     Positions,
     PredictionFile,
+    ids_by_group,
     require_apart,
     sweep_text,
     with_told,
 )
 from manyseed.orchestrator.importing.scores import prediction_of
+from manyseed.orchestrator.plans.ids import write_ids
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
@@ -420,6 +422,8 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     with appearing(directory) as paths:
         groups, plan = _planned(sources)
         groups.write(paths)
+        for number, ids in ids_by_group(sources):
+            write_ids(paths, number, ids)
         write_plan(paths, plan, new_part=True)
         n = (int(str(plan.extents[column].max())) for column in ("repeats", "runs"))
         place(paths.sweep_file, sweep_text(sources, directory, *n).encode())

@@ -85,7 +85,7 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
     if (
         len(plain) < len(words)
         or "" in plain
-        or any("/" in word for word in words)
+        or any("/" in word or is_of_runs(word) for word in words)
         or of_runs.fullmatch(start)
     ):
         return "", []

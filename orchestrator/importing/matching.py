@@ -6,12 +6,12 @@ plan's next part commits all of them at once. `settle` does the rest, now or in 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
+import tempfile
 import tomllib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.counts import some
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import Unread, UserError, require_one_of
+from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.directory import (
     Doubts,
     Elsewhere,
@@ -34,8 +33,6 @@ from manyseed.orchestrator.importing.directory import (
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.filenames import common_name
-from manyseed.orchestrator.importing.mapping import entries_naming_rows
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -46,12 +43,17 @@ from manyseed.orchestrator.importing.predictions import (
     merged,
     require_apart,
     require_spelt,
-    rows_alone,
-    where_unlike,
     with_told,
 )
 from manyseed.orchestrator.importing.scores import Predicted
+from manyseed.orchestrator.importing.unlike import (
+    not_alike,
+    other_tests,
+    require_distinct,
+    require_no_folds,
+)
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
+from manyseed.orchestrator.plans.ids import ids_of
 from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import register
@@ -63,7 +65,6 @@ from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.testsets import Integers, truth, write_splits
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
-_SHOWN = 10  # classes in a message
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
@@ -80,83 +81,17 @@ def joined(
         first = datasets.setdefault(source.dataset, source)
         if len(source.y_true) > len(first.y_true):  # compare others with the one with most repeats
             datasets[source.dataset] = source
-        if (key := _other_tests(first, source)) is not None:
-            raise _not_alike(first, source, key, is_dataset_given=is_dataset_given)
+        if (key := other_tests(first, source)) is not None:
+            own = [one for one in sources if one.dataset == source.dataset]
+            if key != "class_names" and all(len(one.y_true) == 1 for one in own):
+                sizes = {one.y_true.shape[1] for one in own}
+                require_no_folds([one.file for one in own], "", sizes)
+            if own[1] is source and own[2:] and other_tests(own[2], source) is None:
+                first, source = source, first  # which is the odd one
+            raise not_alike(first, source, key, is_dataset_given=is_dataset_given)
         by_pair.setdefault((source.dataset, source.classifier), []).append(source)
-    _require_distinct(datasets)
+    require_distinct(datasets)
     return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]
-
-
-def _not_alike(
-    first: PredictionFile, source: PredictionFile, key: str, *, is_dataset_given: bool
-) -> UserError:
-    """Return the error for a source whose `key` is another than that of its dataset's first."""
-    is_one_file = source.file == first.file  # which holds several classifiers
-    it, other = (source.classifier, first.classifier) if is_one_file else ("its", str(first.file))
-    its = f"{it}'s" if is_one_file else it
-    n = source.y_true.shape[1], first.y_true.shape[1]
-    if key == "class_names":
-        shown = [some(each.class_names, _SHOWN) for each in (source, first)]
-        what = f"{its} classes are {shown[0]}, not {shown[1]}, as those of {other}"
-    elif n[0] != n[1]:
-        what = f"{its} test sets have {n[0]:,} points, not {n[1]:,}, as those of {other}"
-        what += rows_alone(first, source) if is_one_file else ""
-    elif key == "y_true" and np.array_equal(np.sort(source.y_true), np.sort(first.y_true)):
-        names = entries_naming_rows(source.file)
-        whose = (
-            f"{it} has the true classes of {other}"
-            if is_one_file
-            else f"has the classes of {other}"
-        )
-        return UserError(
-            f"{whose}, in another order",
-            file=source.file,
-            key=key,
-            remedy="if these are the same points, sort the rows of every file alike"
-            f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
-            "are sorted by --columns row_id=NAME); if not, import them separately",
-        )
-    else:
-        what = f"{its} test sets differ from those of {other}{where_unlike(first, source)}"
-    remedy = "import them separately"
-    remedy += ", or leave out --dataset to name each after its file" * is_dataset_given
-    if is_one_file:
-        remedy = "classifiers of one dataset predict the same rows; import others from own files"
-    what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
-    return UserError(what, file=source.file, key=key, remedy=remedy)
-
-
-def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
-    """Refuse datasets that differ in name alone: they would have one identity."""
-    by_tests: dict[tuple[object, ...], PredictionFile] = {}
-    for source in datasets.values():
-        # in most imports all differ: compare only those whose first test sets have one digest
-        arrays = (source.y_true[0], source.test_index[0])
-        digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
-        other = by_tests.setdefault((source.class_names, *digests), source)
-        if other is not source and _other_tests(other, source) is None:
-            raise Unread(
-                f"has the same test points as {other.file}",
-                file=source.file,
-                key=None,
-                options={"dataset": common_name([each.file for each in datasets.values()])},
-                before="if the files are seeds of one classifier: ",
-                after="\n  if they are classifiers, --classifier NAME=FILE each; else import them "
-                "separately",
-            )
-
-
-def _other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
-    """Return in what two sources differ: classes, or test sets of repeats that both have."""
-    if one.class_names != other.class_names:
-        return "class_names"
-    if one.y_true.shape[1] != other.y_true.shape[1]:
-        return "y_true"
-    n = min(len(one.y_true), len(other.y_true))
-    for name in ("y_true", "test_index"):
-        if not np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n]):
-            return name
-    return None
 
 
 def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
@@ -323,6 +258,17 @@ def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
     return y_true
 
 
+def require_same_ids(source: PredictionFile, ids: pl.Series | None) -> None:
+    """Refuse ids of points that are not those of the sweep, of which there may be none."""
+    if source.ids is not None and (ids is None or not ids.equals(source.ids)):
+        what = (
+            "names other points than the sweep"
+            if ids is not None
+            else ("names points by text, but the sweep has their numbers")
+        )
+        raise UserError(what, file=source.file, key="test_index", remedy=ELSEWHERE)
+
+
 def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
     """Refuse runs whose predictions differ in form from those of their group."""
     for what, given, held in forms(source, spec):
@@ -361,6 +307,20 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
             raise
         _settle(paths, told)
     return floored
+
+
+def require_addable(sources: Sequence[PredictionFile], directory: Path) -> None:
+    """Refuse what `add_runs` would, without writing to the sweep; of very many runs, some of it."""
+    paths = SweepPaths(directory)
+    plan, groups = imported_plan(paths)
+    extension = _Extension(paths, plan, groups, sources)
+    n = sum(len(source.runs) * source.y_true.shape[1] for source in sources)
+    if n <= _MOST_TRIED and all(groups.find(each.dataset, each.classifier) for each in sources):
+        with tempfile.TemporaryDirectory() as folder:
+            extension.journal(Path(folder) / f"tried{JOURNAL}")
+
+
+_MOST_TRIED = 10_000_000  # predictions
 
 
 def settle(paths: SweepPaths) -> None:
@@ -431,6 +391,7 @@ class _Extension:
         lengths, cells, rows = plan.lengths, plan.all_cells, []
         for source in sources:
             y_true = same_tests(source, stored)
+            require_same_ids(source, ids_of(paths, plan, source.dataset))
             spec = self._groups.find(source.dataset, source.classifier)
             if spec is None:
                 spec = group_of(source, len(self._groups.specs))

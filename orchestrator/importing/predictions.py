@@ -18,11 +18,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
-from manyseed.analysis.counts import some
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Unread, UserError, given, require_one_of, toml_value
+from manyseed.orchestrator.errors import UserError, given, require_one_of, toml_value
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import MAX_CLASSES, codes, texts
 from manyseed.orchestrator.importing.scores import Predicted
@@ -70,7 +69,7 @@ class Entries:
     of its repeat. `score_type`: type of scores; None for labels alone. `are_probabilities`: whether
     scores are logarithms of probabilities, which softmax recovers. `origin`: recorded as the
     origin; by default the file's name. `are_classes_seen`: whether classes are those that occur.
-    `places`: where each run comes from, for messages. `numbered`: see `PredictionFile`.
+    `places`: where each run comes from, for messages. `numbered`, `ids`: see `PredictionFile`.
     """
 
     file: Path
@@ -90,6 +89,7 @@ class Entries:
     are_classes_seen: bool = False
     places: Sequence[str] = ()
     numbered: bool | None = None
+    ids: pl.Series | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class PredictionFile:
     `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
     its runs, instead of their order. `are_classes_seen`: whether the classes are those that occur,
     instead of being named or having scores. `places`: where each run comes from, for messages.
+    `ids`: what its points are called, by `test_index`, if that is text.
     """
 
     file: Path
@@ -121,6 +122,7 @@ class PredictionFile:
     numbered: bool = True
     are_classes_seen: bool = False
     places: Sequence[str] = ()
+    ids: pl.Series | None = None
 
     @property
     def canonical(self) -> dict[str, str]:
@@ -129,6 +131,11 @@ class PredictionFile:
         for array in (self.y_true, self.test_index):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
+
+    def rows(self, repeat: int) -> NDArray[Any]:
+        """Return what the points of a test set are called: their ids or numbers (sample,)."""
+        index = self.test_index[repeat]
+        return index if self.ids is None else self.ids.gather(index).to_numpy()
 
 
 @contextmanager
@@ -207,6 +214,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         numbered="run" in entries.attributes if entries.numbered is None else entries.numbered,
         are_classes_seen=entries.are_classes_seen,
         places=entries.places or _places(file, entries.n_runs),
+        ids=entries.ids,
     )
     _check(source)
     return source
@@ -376,57 +384,6 @@ def _found(file: Any) -> os.stat_result | None:
     return None
 
 
-_HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
-_TRUE = re.compile(
-    r"(?i)y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
-    r"|gold|gt|ground_?truth"
-)
-
-
-def truth_among(found: Sequence[Path]) -> list[Path]:
-    """Return the one table that is called as tables of true classes are, if it is beside others."""
-    tables = [one for one in found if one.suffix in (".csv", ".parquet")]
-    named = [one for one in tables if _TRUE.fullmatch(one.stem) and one.stem.lower() != "test"]
-    return named if len(named) == 1 < len(found) else []
-
-
-def truths_in(found: Sequence[Path]) -> list[Path]:
-    """Return a folder's files of true classes, of which each run may have one, if all are alike."""
-    stems = {one: _OF_RUN.sub("", one.stem) for one in found}
-    named = [one for one, stem in stems.items() if stem in TRUTHS]
-    each = [one for one, stem in stems.items() if _TRUE.fullmatch(stem) and stem != "test"]
-    return named or (each if 2 * len(each) == len(found) else truth_among(found))
-
-
-_OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
-
-
-def truth_beside(
-    files: Sequence[Path], error: Unread, check: Callable[[Path], object]
-) -> Path | None:
-    """Return a file beside those given that holds the true classes that an error misses."""
-    lacks = "NAME" in (
-        error.options.get("key", {}).get("y_true"),
-        error.options.get("columns", {}).get("truth"),
-    )
-    if not lacks and error.options.get("truth") != "FILE":
-        return None
-    folders = {file if file.is_dir() else file.parent for file in files if isinstance(file, Path)}
-    beside = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
-    for one in sorted(beside, key=lambda one: ("label" in one.stem.lower(), str(one))):
-        if one.suffix not in _HOLDING or not _TRUE.fullmatch(one.stem) or not one.is_file():
-            continue
-        try:
-            check(one)
-        except Unread as further:
-            if further.options.get("truth"):
-                continue
-        except UserError:
-            continue
-        return one
-    return None
-
-
 def require_once(named: Sequence[tuple[Path, Names]]) -> None:
     """Refuse a file that is given twice for one classifier: its runs would count twice."""
     seen = set()
@@ -434,42 +391,6 @@ def require_once(named: Sequence[tuple[Path, Names]]) -> None:
         if (place := (file.resolve(), names)) in seen:
             raise UserError("is given twice", file=file, remedy="name each file once")
         seen.add(place)
-
-
-def one_truth(truths: Sequence[Path]) -> Path | None:
-    """Return the file of true classes in folders: they may share one, or have equal ones."""
-    if len({one.read_bytes() for one in truths}) > 1:
-        problem = f"differs from {truths[0]}, but there can be one file of true classes"
-        raise UserError(problem, file=truths[1], remedy="import these folders separately")
-    return truths[0] if truths else None
-
-
-def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
-    """Return a table of true classes in the order of predictions, by a column of their numbers."""
-    n = len(frame)
-    others = frame.drop(truth)
-    unique = [one for one in others if n > 1 and one.n_unique() == n and not one.has_nulls()]
-    numbers, ids = list[pl.Series](), list[pl.Series]()
-    for one in unique:
-        if one.dtype.is_numeric():
-            whole = one.cast(pl.Float64).sort()
-            first = whole[0]
-            if first in (0, 1) and whole.equals(
-                (pl.int_range(n, eager=True) + first).cast(whole.dtype)
-            ):
-                numbers.append(one)
-            elif one.dtype.is_integer() or (whole == whole.round()).all():
-                ids.append(one)
-        elif one.dtype in (pl.String, pl.Categorical):
-            ids.append(one)
-    orders = {tuple(one.arg_sort()): one.name for one in numbers}
-    unsorted = [one.name for one in ids if not one.is_sorted()]
-    if wrong := [*orders.values()][1:] or ([] if orders else unsorted):
-        remedy = "sort the rows as the predictions are, and remove this column"
-        raise UserError(
-            "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
-        )
-    return frame[list(next(iter(orders)))] if orders else frame
 
 
 def sweep_text(sources: Sequence[PredictionFile], directory: Path, repeats: int, runs: int) -> str:
@@ -505,28 +426,15 @@ def with_told(text: str, told: Iterable[str]) -> str:
     return "\n".join([first, *(line for line in new if line not in rest), *rest])
 
 
-_SHOWN = 10  # rows in a message
-
-
-def rows_alone(first: PredictionFile, source: PredictionFile) -> str:
-    """Return which rows one of two sources lacks."""
-    rows = [str(row) for row in np.setxor1d(source.test_index[0], first.test_index[0])]
-    are = "is" if len(rows) == 1 else "are"
-    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
-
-
-def where_unlike(first: PredictionFile, source: PredictionFile) -> str:
-    """Return in how many points two sources differ, and how in the first."""
-    n = min(len(first.y_true), len(source.y_true))
-    if not np.array_equal(first.test_index[:n], source.test_index[:n]):
-        return rows_alone(first, source)
-    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
-    at = repeats[0], points[0]
-    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
-    return (
-        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
-        f"{quoted(one)} in row {source.test_index[at]}, not {quoted(other)}"
-    )
+def ids_by_group(sources: Sequence[PredictionFile]) -> Iterator[tuple[int, pl.Series]]:
+    """Yield the number of each dataset's first source, which is its group's, and points' ids."""
+    for dataset in dict.fromkeys(source.dataset for source in sources):
+        own = {n: source for n, source in enumerate(sources) if source.dataset == dataset}
+        named = [source for source in own.values() if source.ids is not None]
+        if named:  # the one with most repeats knows all points
+            ids = max(named, key=lambda source: len(source.y_true)).ids
+            assert ids is not None
+            yield min(own), ids
 
 
 def merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:

@@ -13,11 +13,9 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import some
-from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
-from manyseed.orchestrator.importing.archive import LABELS, read_frame, with_truth
+from manyseed.orchestrator.importing.archive import LABELS, read_frame
 from manyseed.orchestrator.importing.classes import (
     CLASS,
     CONFIDENCE,
@@ -26,7 +24,6 @@ from manyseed.orchestrator.importing.classes import (
     codes,
     in_order,
     is_flag,
-    positions_of,
     require_apart,
     require_columns,
 )
@@ -59,6 +56,9 @@ from manyseed.orchestrator.importing.scores import (
     remedy_of_shares,
     scores_of,
 )
+from manyseed.orchestrator.importing.truths import with_truth
+from manyseed.orchestrator.importing.unlike import other_rows, require_no_folds, rows_told
+from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
@@ -86,7 +86,8 @@ def openml(
     places: list[str] = []
     is_numbered = any(name == "run" for each in values for name, _ in each)
     class_names, has_confidences = _classes(paths, columns, values)
-    class_names = tuple(classes) if {*classes} == {*class_names} else class_names
+    is_known = {*class_names} == {*classes} or (not has_confidences and {*class_names} < {*classes})
+    class_names = tuple(classes) if is_known else class_names
     if columns:
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
@@ -118,14 +119,18 @@ def openml(
             test_set = frame.select("row_id", "truth")
             known, place = first.setdefault(repeat, (test_set, places[-1]))
             if not known.equals(test_set):
-                rows = _other_rows(test_set, known, places[-1], place)
+                at = _odd(paths, number, columns, values, (repeat, test_set))
+                if at != number:
+                    path, test_set, known = paths[at], known, test_set
+                    places[-1], place = place, places[-1]
+                rows = other_rows(test_set, known, places[-1], place)
                 if not any(name == "repeat" for name, _ in values[number]):
-                    _require_no_folds(paths, rows)
+                    require_no_folds(paths, rows, {read_frame(one).height for one in paths})
                 raise UserError(
                     f"repeat {repeat} has other rows or true classes: {rows}",
                     file=path,
                     key="row_id",
-                    remedy=_rows_told(paths[0], columns),
+                    remedy=rows_told(paths[0], columns),
                 )
     form = "" if any(name == "repeat" for name, _ in values[0]) else form_of_folds(paths)
     if form and len(paths) > 1 and len(first) == 1:
@@ -152,10 +157,8 @@ def openml(
         labels, scores, floored, off = [], [], 0, 0.0
         for position in positions.tolist():
             row = table.row(position, named=True)
-            path = paths[row["file"]]
-            number = row["file"]
-            runs = _runs(path, number, columns, values[number])
-            frame = runs[order[row["repeat"]], row["run"]]
+            path = paths[number := row["file"]]
+            frame = _runs(path, number, columns, values[number])[order[row["repeat"]], row["run"]]
             labels.append(_codes(frame["prediction"], class_names, "prediction", path))
             if has_confidences:
                 one_run = scores_of(frame, class_names, labels[-1], path)
@@ -165,6 +168,7 @@ def openml(
         p = np.concatenate(scores) if scores else None
         return Predicted(np.stack(labels)[:, None], p, floored, off)
 
+    index, ids = positions_of([test_sets[r]["row_id"] for r in order], paths[0])
     return Entries(
         file=paths[0],
         names=names,
@@ -176,7 +180,8 @@ def openml(
         ),
         read=read,
         attributes=given,
-        test_index=positions_of([test_sets[r]["row_id"] for r in order], paths[0]),
+        test_index=index,
+        ids=ids,
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
         are_classes_seen=not has_confidences,
@@ -185,56 +190,19 @@ def openml(
     )
 
 
-def _require_no_folds(paths: Sequence[Path], rows: str) -> None:
-    """Refuse files of a fold each: these are test sets of their own, if they are equally large."""
-    name = form_of_folds(paths)
-    if not name:
-        return
-    sizes = {read_frame(path).height for path in paths}
-    what = f"is of another fold, with rows of its own: {rows}"
-    joined = "put the folds of each run into one table, with columns fold and row_id"
-    if len(sizes) > 1:
-        what += f"; folds have {min(sizes):,} to {max(sizes):,} rows"
-        raise UserError(what, file=paths[1], key="fold", remedy=joined)
-    options, each = {"name": name}, "each fold is then a test set: "
-    also = f"\n  to have one test set, {joined}"
-    raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
-
-
-def _other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
-    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
-
-    `whose` and `other`: the names of the two runs.
-    """
-    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
-    for own, theirs, lacks in (
-        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
-        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
-    ):
-        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
-        if missing:
-            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
-            return lacks.format(rows)
-    row = next(
-        number
-        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
-        if one != two
-    )
-    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
-    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
-
-
-_SHOWN = 10  # rows in a message
-
-
-def _rows_told(one: Path, columns: Columns) -> str:
-    """Return a remedy for files with other rows, of which no unread column has the same values."""
-    if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
-        return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
-    pairs = (f"{own}={theirs}" for own, theirs in (*columns, ("row_id", "NAME")))
-    option = shlex.quote(",".join(pairs))
-    remedy = "without row_id, rows are numbered in their order; say which column names them: "
-    return f"{remedy}--columns {option}, or bring all files into one order"
+def _odd(
+    paths: Sequence[Path],
+    number: int,
+    columns: Columns,
+    values: Sequence[Values],
+    given: tuple[int, pl.DataFrame],
+) -> int:
+    """Return which file has other rows: this one, or the first if a third is like this."""
+    if number != 1 or len(paths) < 3:
+        return number
+    runs = _runs(paths[2], 2, columns, values[2])
+    third = [of.select("row_id", "truth") for (at, _), of in runs.items() if at == given[0]]
+    return 0 if third and third[0].equals(given[1]) else number
 
 
 def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:

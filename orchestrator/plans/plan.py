@@ -43,12 +43,12 @@ def marker(file: Path) -> Path:
 
 
 def mark(paths: SweepPaths) -> None:
-    """Mark the existing parts and lists of dropped cells, so that a loss is noticed.
+    """Mark existing parts, lists of dropped cells and ids of points, so that a loss is noticed.
 
     Nothing else shows that the last of them are gone. Sweeps of earlier versions get their marks
     with the next planning or drop.
     """
-    for file in (*paths.parts(), *paths.all_dropped()):
+    for file in (*paths.parts(), *paths.all_dropped(), *paths.all_points()):
         if not (empty := marker(file)).exists():
             with unavailable("write", empty):
                 empty.touch()

@@ -21,7 +21,7 @@ from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.wording import summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.averaging import compared
-from manyseed.orchestrator.asking.query import with_files
+from manyseed.orchestrator.asking.query import with_names
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
     ENSEMBLES,
@@ -208,7 +208,7 @@ def report(
     amounts = caveats.amounts(record) if is_current else None
     points = None
     if POINTS in results:
-        points = with_files(by_point(results.scan(POINTS)).lazy(), results).collect()
+        points = with_names(by_point(results.scan(POINTS)).lazy(), results).collect()
     content = context(
         name,
         counts,

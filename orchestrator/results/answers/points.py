@@ -18,7 +18,7 @@ from manyseed.analysis.questions.points import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import IS_CROSSED, PAIR
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.asking.query import with_files
+from manyseed.orchestrator.asking.query import names_of, rows_of, with_names
 from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import POINTS, Results
 from manyseed.orchestrator.paths import SweepPaths
@@ -60,9 +60,9 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     from manyseed.orchestrator.conditions import wanted
 
     with results.damage_named(POINTS):
-        rows = results.scan(POINTS)
+        rows = rows_of(results, POINTS) if where else results.scan(POINTS)
         rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
-        labels = with_files(by_point(rows).lazy(), results).collect()
+        labels = with_names(by_point(rows).lazy(), results).collect()
         found = answer(rows, labels, limit)
         cells = rows.select("cell").unique()
         pairs = results.scan("pairs").filter(IS_CROSSED).join(cells, on="cell", how="semi")
@@ -147,10 +147,9 @@ class RightPoints:
         apart = [axis for axis in AXES if axis not in one.same]
         sides = [", ".join(str(cell.axes[axis]) for axis in apart) for cell in (a, b)]
         levels = "".join(f", {level}" for level in unusual(one.same))
-        from manyseed.jobs import datasets
-
-        files = datasets.files_of(self._sweep.plan.cell(a.cell).dataset)
-        return hangs(found, " > ".join(sides), str(a.axes["dataset"]), levels, files)
+        dataset = str(a.axes["dataset"])
+        names = names_of(self._sweep.paths, self._sweep.plan, dataset)
+        return hangs(found, " > ".join(sides), dataset, levels, names)
 
     def _on(self, cell: AnalysedCell, units: Units) -> OnTestSet:
         predictions = self._of_cell[cell.cell]

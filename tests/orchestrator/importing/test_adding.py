@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +181,6 @@ def test_only_an_import_is_added_to(tmp_path: Path) -> None:
         'name = "s"\nseed = 0\n[[grid]]\ndataset = ["sklearn:iris"]\nclassifier = ["lr-sgd"]\n'
     )
     assert command("plan", tmp_path / "sweep.toml", "--out", tmp_path / "trained").returncode == 0
-    table = tmp_path / "run.csv"
-    table.write_text("row_id,prediction,truth\n0,a,a\n1,b,b\n")
     for arguments, said in (
         ((tmp_path / "empty", more), "not a sweep directory"),
         ((tmp_path / "trained", more), "holds runs that were trained here"),
@@ -190,6 +191,93 @@ def test_only_an_import_is_added_to(tmp_path: Path) -> None:
         assert result.returncode == 2, arguments
         assert said in " ".join(result.stderr.split())
     first = Sweep.import_predictions([save(tmp_path / "first.npz", slice(4))], tmp_path / "sweep")
-    result = command("import", first.paths.directory, table)
-    assert result.returncode == 2
-    assert "only files of arrays can be added" in result.stderr
+    first.export(tmp_path / "whole.zip")
+    result = command("import", first.paths.directory, tmp_path / "whole.zip")
+    assert "holds a whole sweep, which cannot be added to another" in result.stderr
+    assert not (tmp_path / "whole").exists()
+
+
+def predicted(folder: Path, kind: str, seeds: range, *, data: int = 0, n: int = SAMPLES) -> None:
+    """Write a file of predictions for each seed."""
+    folder.mkdir()
+    y = np.random.default_rng(data).integers(0, 3, n)
+    for seed in seeds:
+        draws = np.random.default_rng(10 + seed)
+        label = np.where(draws.random(n) < 0.3, (y + 1) % 3, y)
+        if kind == "npz":
+            np.savez(folder / f"seed{seed}.npz", labels=label, y_true=y)
+        else:
+            table = pl.DataFrame({"truth": y, "prediction": label})
+            table.write_csv(folder / f"seed{seed}.csv")
+
+
+def proposed(said: str) -> list[list[str]]:
+    """Return the words of each command in a message."""
+    text = " ".join(said.split())
+    found = re.findall(r"manyseed ((?:import|analyze|compare) .*?)(?=;| or import| these |$)", text)
+    return [shlex.split(one) for one in found]
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_a_directory_that_is_there_is_added_to_or_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What the refusal proposes works as it is printed."""
+    monkeypatch.chdir(tmp_path)
+    predicted(tmp_path / "cnn", kind, range(3))
+    predicted(tmp_path / "more", kind, range(3, 5))
+    predicted(tmp_path / "other", kind, range(3), data=1)
+    predicted(tmp_path / "fewer", kind, range(3), n=30)
+    assert command("import", "cnn", "--out", "sw").returncode == 0
+    before = files(tmp_path)
+    said = {name: command("import", name, "--out", "sw") for name in ("cnn", "more", "other")}
+    said["fewer"] = command("import", "sw", "fewer")
+    assert files(tmp_path) == before
+    assert {done.returncode for done in said.values()} == {2}
+    words = {name: proposed(done.stderr) for name, done in said.items()}
+    assert words["cnn"] == [["analyze", "sw"]]
+    assert words["more"] == [
+        ["import", "sw", "more"],
+        ["import", "more", "--out", "more-sweep", "--dataset", "cnn"],
+        ["analyze", "sw"],
+        ["analyze", "more-sweep"],
+        ["compare", "sw", "more-sweep"],
+    ]
+    for name in ("other", "fewer"):
+        made = ["import", name, "--out", f"{name}-sweep", "--dataset", "cnn"]
+        assert words[name][0] == made
+        assert words[name][-1] == ["compare", "sw", f"{name}-sweep"]
+    for one in (words["more"][0], *words["other"], words["fewer"][0]):
+        assert command(*one).returncode == 0, one
+    assert Sweep("sw").status()["runs"]["done"] == 5
+    y = np.random.default_rng(0).integers(0, 3, SAMPLES)
+    expected = []
+    for seed in range(5):
+        draws = np.random.default_rng(10 + seed)
+        expected.append(1 - np.mean(draws.random(SAMPLES) < 0.3))
+    assert y.size
+    accuracy = Sweep("sw").analyze(Options(resamples=5))["runs"].sort("run_index")["accuracy"]
+    assert accuracy.to_list() == pytest.approx(expected)
+    assert Sweep("sw").verify()["findings"] == []
+
+
+def test_without_a_directory_the_whole_command_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    predicted(tmp_path / "cnn", "npz", range(3))
+    tmp_path.joinpath("renamed").mkdir()
+    with np.load("cnn/seed0.npz") as held:
+        np.savez("renamed/a.npz", preds=held["labels"], y_true=held["y_true"])
+    for given, meant in (
+        (["cnn"], ["cnn", "--out", "cnn-sweep"]),
+        (["cnn/seed0.npz"], ["cnn/seed0.npz", "--out", "seed0"]),
+        (["renamed"], ["renamed", "--out", "renamed-sweep", "--key", "labels=preds"]),
+        (["--classifier", "vit=cnn"], ["--out", "cnn-sweep", "--classifier", "vit=cnn"]),
+    ):
+        done = command("import", *given)
+        assert done.returncode == 2
+        ((_, *words),) = proposed(done.stderr)
+        assert words == meant
+        assert command("import", *words).returncode == 0
+        shutil.rmtree(words[words.index("--out") + 1])

@@ -173,23 +173,6 @@ def test_columns_with_other_names(tmp_path: Path) -> None:
         assert accuracies(Sweep(out)) == pytest.approx(EXPECTED[:1])
 
 
-@pytest.mark.parametrize(("form", "is_told"), [("p{}", True), ("img_{:04}.png", False)])
-def test_rows_that_answers_number_otherwise_are_told(
-    tmp_path: Path, form: str, is_told: bool
-) -> None:
-    ids = [form.format(number) for number in range(30)]
-    truth = ["ab"[number % 2] for number in range(len(ids))]
-    for run in (0, 1):
-        frame = pl.DataFrame(
-            {"row_id": ids, "truth": truth, "prediction": truth[run:] + truth[:run]}
-        )
-        frame.with_columns(run=run).write_csv(tmp_path / f"{run}.csv")
-    code, told = inside("import", tmp_path / "0.csv", tmp_path / "1.csv", "--out", tmp_path / "out")
-    assert code == 0, told
-    said = 'by their place among them, in alphabetical order: row 2 is "p10", row 3 is "p11", …'
-    assert (said in " ".join(told.split())) is is_told
-
-
 def test_columns_that_are_not_read_are_named(tmp_path: Path) -> None:
     file = tmp_path / "d.csv"
     table(0).with_columns(conf=pl.lit(0.9), note=pl.lit("x")).write_csv(file)

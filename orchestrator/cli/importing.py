@@ -1,0 +1,150 @@
+"""Where an import goes, and what one that is refused proposes: a whole command that works."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyseed.orchestrator.calls import told_by
+from manyseed.orchestrator.cli.output import briefly
+from manyseed.orchestrator.errors import ManyseedError, Unread, UserError, command
+from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.importing.filenames import common_name
+from manyseed.orchestrator.importing.matching import ELSEWHERE, imported_plan
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+
+
+def typed(
+    files: Sequence[Path],
+    out: Path | None,
+    options: Mapping[str, Any],
+    meant: Mapping[str, Any],
+    into: Path | None = None,
+) -> str:
+    """Return an import as it was typed, up to what is meant: its last options."""
+    own = {name for value in meant.values() if isinstance(value, Mapping) for name in value}
+    words: list[object] = [] if out is None else ["--out", out]
+    for name in ("dataset", "classifier", "truth", "runs", "probability", "name"):
+        is_usual = name == "probability" and options[name] == "softmax"
+        if options[name] and not is_usual and name not in {*own, *meant}:
+            words += [f"--{name}", options[name]]
+    for name, listed in options["classifiers"].items():
+        words += [word for file in listed for word in ("--classifier", f"{name}={file}")]
+    for name in ("columns", "key"):
+        if options[name] and name not in meant:
+            pairs = (f"{ours}={theirs}" for ours, theirs in options[name].items())
+            words += [f"--{name}", ",".join(pairs)]
+    if options["probabilities"]:
+        words.append("--probabilities")
+    start = command("import", *([into] if into else []))
+    return " ".join([start, *briefly([*files]), shlex.join(map(str, words)), ""])
+
+
+def into_of(files: Sequence[Path], out: Path | None) -> Path | None:
+    """Return the directory to add to, which stands before the files; others hold predictions."""
+    if not files or not files[0].is_dir():
+        return None
+    is_meant = SweepPaths(files[0]).is_sweep or (out is None and len(files) > 1)
+    return files[0] if is_meant else None
+
+
+def directory_of(
+    into: Path | None, out: Path | None, files: Sequence[Path], options: Mapping[str, Any]
+) -> Path:
+    """Return the directory to make or to add to; exactly one must be given."""
+    if into is not None and out is not None:
+        raise UserError(
+            "names a new directory, but one to add the files to is given before them",
+            key="--out",
+            value=str(out),
+            remedy=f"leave out --out to add them, or {into} to make a new directory",
+        )
+    if into is None and out is None:
+        remedy = "name a new one with --out DIR, or an existing import before the files"
+        if files or options["classifiers"]:
+            remedy = f"a new one: {_made(files, _free(files, options), options)}"
+        raise UserError("there is no directory to import into", remedy=remedy)
+    if out is not None and out.exists():
+        raise _taken(out, files, options)
+    directory = into or out
+    assert directory is not None
+    return directory
+
+
+def with_place(
+    error: UserError, into: Path | None, files: Sequence[Path], options: Mapping[str, Any]
+) -> UserError:
+    """Return an error that sends files elsewhere with the commands for that."""
+    if into is not None and error.remedy and ELSEWHERE in error.remedy:
+        error.remedy = error.remedy.replace(ELSEWHERE, _apart(into, files, options))
+    return error
+
+
+def _taken(out: Path, files: Sequence[Path], options: Mapping[str, Any]) -> UserError:
+    """Return the error for a directory that is there, to which the files may be added."""
+    error = UserError("exists already", file=out, remedy=None)
+    try:
+        imported_plan(SweepPaths(out))
+    except Exception:  # whatever it is, or is wrong with it
+        error.remedy = f"name another: {_made(files, _other(out), options)}"
+        return error
+    found = _tried(files, out, {**options, "adding": True})
+    if found is None:
+        added = typed(files, None, options, {}, out).strip()
+        error.remedy = f"to add these runs to it: {added}\n  or {_apart(out, files, options)}"
+    elif "in the sweep already" in found.message:
+        error.remedy = f"it holds these runs: {command('analyze', out)}"
+    else:
+        error.remedy = f"these cannot be added to it: {found.what}\n  {_apart(out, files, options)}"
+    return error
+
+
+def _apart(into: Path, files: Sequence[Path], options: Mapping[str, Any]) -> str:
+    other = _free(files, options)
+    with suppress(ManyseedError):  # what is called otherwise is not compared
+        datasets = Plan.read(SweepPaths(into)).cells["dataset"].unique().to_list()
+        if len(datasets) == 1 and not options["dataset"] and "dataset" not in options["columns"]:
+            options = {**options, "dataset": datasets[0]}
+    made = _made(files, other, options)
+    new = [one for one in (into, other) if not SweepPaths(one).analysis.exists()]
+    steps = [made, *(command("analyze", one) for one in new), command("compare", into, other)]
+    return f"import them into a directory of their own: {'; '.join(steps)}"
+
+
+def _made(files: Sequence[Path], out: Path, options: Mapping[str, Any]) -> str:
+    """Return the command that imports files into a directory, with what they need for that."""
+    found = _tried(files, out, {**options, "adding": False})
+    meant = found.options if isinstance(found, Unread) else {}
+    given = found.given if isinstance(found, Unread) else ""
+    return f"{typed(files, out, options, meant)}{given}".strip()
+
+
+def _tried(files: Sequence[Path], out: Path, options: Mapping[str, Any]) -> UserError | None:
+    """Return the error with which an import would end."""
+    try:
+        with told_by(lambda _: None):
+            import_predictions(files, out, tried=True, **options)
+    except UserError as error:
+        return error
+    return None
+
+
+def _free(files: Sequence[Path], options: Mapping[str, Any]) -> Path:
+    """Return a directory that is not there, named like the data set, the files or their folder."""
+    every = [*files, *(file for listed in options["classifiers"].values() for file in listed)]
+    name = options["dataset"]
+    if not name:
+        name = every[0].resolve().stem if len(every) == 1 else common_name(every)
+    plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)
+    return _other(Path(plain.lstrip("._-") or "imported"))
+
+
+def _other(out: Path) -> Path:
+    """Return a path itself if it is free, else with a suffix."""
+    names = [out, out.with_name(f"{out.name}-sweep")]
+    names += [out.with_name(f"{out.name}-{number}") for number in range(2, 1000)]
+    return next((one for one in names if not one.exists()), out)

@@ -1,0 +1,303 @@
+"""True classes in a file of their own: which one that is, and what it holds."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.counts import some
+from manyseed.orchestrator.errors import Unread, UserError, require_one_of
+from manyseed.orchestrator.importing.archive import opened, read_frame, read_tensors
+from manyseed.orchestrator.importing.arrays import (
+    NOTHING,
+    READERS,
+    InMemory,
+    OnDisk,
+    opened_as_held,
+)
+from manyseed.orchestrator.importing.classes import texts
+from manyseed.orchestrator.importing.mapping import is_id, truth_column
+from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
+
+_HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
+_TRUE = re.compile(
+    r"(?i)y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
+    r"|gold|gt|ground_?truth"
+)
+
+
+def truth_among(found: Sequence[Path]) -> list[Path]:
+    """Return the one file that is called as true classes are, if it is beside others."""
+    held = [one for one in found if one.suffix in _HOLDING]
+    named = [one for one in held if _TRUE.fullmatch(one.stem) and one.stem.lower() != "test"]
+    return named if len(named) == 1 < len(found) else []
+
+
+def truths_in(found: Sequence[Path]) -> list[Path]:
+    """Return a folder's files of true classes, of which each run may have one, if all are alike."""
+    stems = {one: _OF_RUN.sub("", one.stem) for one in found}
+    named = [one for one, stem in stems.items() if stem in TRUTHS]
+    each = [one for one, stem in stems.items() if _TRUE.fullmatch(stem) and stem != "test"]
+    each = [one for one in each if not holds_runs(one, None)]
+    tables = [one for one in truth_among(found) if one.suffix in (".csv", ".parquet")]
+    return named or (each if 2 * len(each) == len(found) else tables)
+
+
+_OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
+
+
+def truth_beside(
+    files: Sequence[Path], error: Unread, check: Callable[[Path], object]
+) -> Path | None:
+    """Return a file beside those given that holds the true classes that an error misses."""
+    lacks = "NAME" in (
+        error.options.get("key", {}).get("y_true"),
+        error.options.get("columns", {}).get("truth"),
+    )
+    if not lacks and error.options.get("truth") != "FILE":
+        return None
+    own = {file if file.is_dir() else file.parent for file in files if isinstance(file, Path)}
+    above = {one.parent if one.name.strip(".") else one.resolve().parent for one in own}
+    for one in (
+        *_first(file for folder in own if folder.is_dir() for file in folder.iterdir()),
+        *_first(file for folder in above - own if folder.is_dir() for file in folder.iterdir()),
+    ):
+        if one.suffix not in _HOLDING or not _TRUE.fullmatch(one.stem) or not one.is_file():
+            continue
+        try:
+            check(one)
+        except Unread as further:
+            if further.options.get("truth"):
+                continue
+        except UserError:
+            continue
+        return one
+    return None
+
+
+def _first(files: Iterable[Path]) -> list[Path]:
+    """Return files in the order in which they may be meant: labels may be predicted ones."""
+    return sorted(files, key=lambda one: ("label" in one.stem.lower(), str(one)))
+
+
+def one_truth(truths: Sequence[Path]) -> Path | None:
+    """Return the file of true classes in folders: they may share one, or have equal ones."""
+    if len({one.read_bytes() for one in truths}) > 1:
+        problem = f"differs from {truths[0]}, but there can be one file of true classes"
+        raise UserError(problem, file=truths[1], remedy="import these folders separately")
+    return truths[0] if truths else None
+
+
+def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
+    """Return a table of true classes in the order of predictions, by a column of their numbers."""
+    n = len(frame)
+    others = frame.drop(truth)
+    unique = [one for one in others if n > 1 and one.n_unique() == n and not one.has_nulls()]
+    numbers, ids = list[pl.Series](), list[pl.Series]()
+    for one in unique:
+        if one.dtype.is_numeric():
+            whole = one.cast(pl.Float64).sort()
+            first = whole[0]
+            if first in (0, 1) and whole.equals(
+                (pl.int_range(n, eager=True) + first).cast(whole.dtype)
+            ):
+                numbers.append(one)
+            elif one.dtype.is_integer() or (whole == whole.round()).all():
+                ids.append(one)
+        elif one.dtype in (pl.String, pl.Categorical):
+            ids.append(one)
+    orders = {tuple(one.arg_sort()): one.name for one in numbers}
+    unsorted = [one.name for one in ids if not one.is_sorted()]
+    if wrong := [*orders.values()][1:] or ([] if orders else unsorted):
+        remedy = "sort the rows as the predictions are, and remove this column"
+        raise UserError(
+            "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
+        )
+    return frame[list(next(iter(orders)))] if orders else frame
+
+
+def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
+    """Return whether a file of true classes also holds predictions."""
+    if truth.suffix == ".npy" or truth.suffix not in READERS:
+        return False
+    with suppress(Exception), ExitStack() as stack:  # what cannot be read is told where it is used
+        held = opened_as_held(truth, truth.parent, stack, key or NOTHING)
+        return "y_true" in held.small and bool(held.large)
+    return False
+
+
+def _truth(file: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
+    """Return the true classes in a file of them alone, or in one that also holds others."""
+    if file.suffix in (".csv", ".parquet"):
+        name = truth_column(read_frame(file, ()), file)
+        return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if file.suffix in READERS and file.suffix != ".npy":
+            keys = (
+                {"y_true": of} if (of := _entry(file, (key or NOTHING).get("y_true"))) else NOTHING
+            )
+            held = opened_as_held(file, scratch, stack, keys)
+            if "y_true" in held.small:
+                return np.asarray(held.small["y_true"])
+            array = next(iter(held.large.values()), None)
+            if array is None:
+                raise UserError("y_true is missing", file=file)
+        else:
+            array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
+        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
+
+
+def _entry(file: Path, given: str | None) -> str | None:
+    """Return the entry of true classes in a file: the one given, or the only one named so."""
+    if file.suffix == ".npz":
+        with opened(
+            file, "an NPZ file", "write it with numpy.savez(FILE, y_true=y_true)"
+        ) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    else:
+        names = [*read_tensors(file)]
+    known = [name for name in (given, "y_true") if name in names][:1]
+    named = known or (names if len(names) == 1 else [n for n in names if _TRUE.fullmatch(n)])
+    return named[0] if len(named) == 1 else None
+
+
+def further_entries(
+    truth: Path | None, runs: Path | None, key: Mapping[str, str] | None
+) -> dict[str, NDArray[Any] | list[Any]]:
+    """Return the entries in the files of true classes and of runs, if given."""
+    entries: dict[str, NDArray[Any] | list[Any]] = {}
+    if truth is not None:
+        try:
+            entries["y_true"] = _truth(truth, key)
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
+    if runs is not None:
+        table = read_frame(runs)
+        for name in table.columns:
+            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
+            entries[name] = table[name].to_list()
+    return entries
+
+
+class _Unpaired(UserError):
+    """True classes that are not as many as a file's rows; whose fault that is, others tell."""
+
+    def __init__(
+        self, truth: Path, n: int, path: Path, rows: int, *, is_truth: bool = True
+    ) -> None:
+        self.truth, self.n, self.path, self.rows = truth, n, path, rows
+        if is_truth:
+            super().__init__(
+                f"holds {n:,} true classes, but {path.name} predicts {rows:,} points",
+                file=truth,
+                key="--truth",
+                remedy="give those of these points with --truth FILE",
+            )
+        else:
+            super().__init__(
+                f"predicts {rows:,} points, but {truth.name} holds {n:,} true classes, as many as "
+                "others predict",
+                file=path,
+                key=None,
+                remedy="leave it out, or predict the same test points",
+            )
+
+
+@contextmanager
+def blamed(paths: Sequence[Path]) -> Iterator[None]:
+    """Blame a table for its number of rows, if true classes fit another of the tables."""
+    try:
+        yield
+    except _Unpaired as error:
+        others = (read_frame(path, ()).height for path in paths if path != error.path)
+        if error.n not in others:
+            raise
+        given = error.truth, error.n, error.path, error.rows
+        raise _Unpaired(*given, is_truth=False) from None
+
+
+def require_lengths(opened: Sequence[InMemory], y_true: Any, truth: str | Path | None) -> None:
+    """Refuse arrays of which no axis is as long as the true classes, or these if none fits."""
+    if y_true is None or truth is None:
+        return
+    n, lengths = np.shape(y_true)[-1:], {*np.shape(y_true)}
+    shapes = {
+        one.file: next(iter(one.large.values())).shape
+        for one in opened
+        if "y_true" not in one.small and len(one.large) == 1
+    }
+    wrong = {file: shape for file, shape in shapes.items() if not lengths & {*shape}}
+    if n and wrong:
+        file, shape = next(iter(wrong.items()))
+        rows = shape[0] if len(shape) == 1 else max(shape[:2])
+        raise _Unpaired(Path(truth), n[0], file, rows, is_truth=len(wrong) == len(shapes))
+
+
+def with_truth(
+    frame: pl.DataFrame, file: Path, named: Mapping[str, str], path: Path
+) -> pl.DataFrame:
+    """Return a table of predictions with the true classes of another, and their ids as row_id.
+
+    Rows are matched by the ids that both have, or, if these have nothing but true classes, by their
+    order. `file`: the table of true classes. `named`: the columns of the other, which is `path`.
+    """
+    own = named.get("truth", "truth")
+    if file.suffix in (".csv", ".parquet"):
+        name = truth_column(read_frame(file, ()), file, own)
+        other = read_frame(file, (name,))
+    else:
+        name, other = own, pl.DataFrame({own: texts(_truth(file, None), "y_true", file)})
+    if other[name].null_count():
+        raise UserError("has missing values", file=file, key=name)
+    shared = [one for one in other.columns if one != name and one in frame.columns]
+    ids = [one for one in shared if is_id(other[one]) and not other[one].is_duplicated().any()]
+    ids = [one for one in ids if one == named.get("row_id")] or ids
+    if ids:
+        places = [_places(frame, other, one, path, file) for one in ids]
+        if unlike := [one for one, at in zip(ids, places, strict=True) if not at.equals(places[0])]:
+            what = f"its rows match those of {path.name} otherwise by {ids[0]} than by {unlike[0]}"
+            remedy = f"say which tells rows apart: --columns row_id={unlike[0]}"
+            raise UserError(what, file=file, key="--truth", remedy=remedy)
+        truth = other[name][places[0]]
+    elif len(other) == len(frame) and len(other.columns) == 1:
+        truth = other[name]
+    elif len(other.columns) == 1:
+        raise _Unpaired(file, len(other), path, len(frame))
+    else:
+        what = f"has no column of ids, each once, that {path.name} has, too, by which to match rows"
+        remedy = "give both a column of one name that tells rows apart, such as id"
+        raise UserError(what, file=file, key="--truth", remedy=remedy)
+    if own in frame.columns:
+        n = int((frame[own].cast(pl.String) != truth.cast(pl.String)).sum())
+        if n:
+            what = f"holds true classes of its own, of which {n:,} are others in {file.name}"
+            raise UserError(what, file=path, key=own, remedy="leave out the one that is wrong")
+        return frame
+    frame = frame.with_columns(truth.alias(own))
+    if ids and "row_id" not in {*named, *frame.columns} and ids[0] not in named.values():
+        frame = frame.rename({ids[0]: "row_id"})
+    return frame
+
+
+def _places(
+    frame: pl.DataFrame, other: pl.DataFrame, name: str, path: Path, file: Path
+) -> pl.Series:
+    """Return which row of another table each row is, by a column of ids that both have."""
+    ids = [table[name].alias("id").cast(pl.String) for table in (frame, other)]
+    mine, theirs = (each.str.strip_chars().fill_null("") for each in ids)
+    for here, there, it in ((mine, theirs, path), (theirs, mine, file)):
+        lost = here.filter(~here.is_in(there.to_list())).unique(maintain_order=True)
+        if len(lost):
+            what = f"{it.name} alone has {name} {some(lost.to_list(), 3)}"
+            remedy = "both must have the same rows; take those out that are not meant"
+            raise UserError(what, file=file, key="--truth", remedy=remedy)
+    return mine.replace_strict(theirs, pl.Series(range(len(other))), return_dtype=pl.Int64)

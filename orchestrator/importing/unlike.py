@@ -1,0 +1,286 @@
+"""Files that should be of one dataset, or of several, and in what they differ."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.counts import some
+from manyseed.jobs.checks import quoted
+from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.importing.archive import read_frame
+from manyseed.orchestrator.importing.classes import codes
+from manyseed.orchestrator.importing.filenames import (
+    common_name,
+    form_of_folds,
+    is_of_runs,
+    models_apart,
+    models_of,
+)
+from manyseed.orchestrator.importing.mapping import Columns, entries_naming_rows
+from manyseed.orchestrator.importing.predictions import Entries, PredictionFile
+from manyseed.orchestrator.plans.ids import positions_of
+
+_SHOWN = 10  # classes or rows in a message
+
+
+def _rows_alone(first: PredictionFile, source: PredictionFile) -> str:
+    """Return which rows one of two sources lacks."""
+    if (source.ids is None) != (first.ids is None):
+        return ""
+    rows = [str(row) for row in np.setxor1d(source.rows(0), first.rows(0))]
+    are = "is" if len(rows) == 1 else "are"
+    return f" (row_id {some(rows, _SHOWN)} {are} in one of them alone)" if rows else ""
+
+
+def _where_unlike(first: PredictionFile, source: PredictionFile) -> str:
+    """Return in how many points two sources differ, and how in the first."""
+    n = min(len(first.y_true), len(source.y_true))
+    if not np.array_equal(first.test_index[:n], source.test_index[:n]) or other_ids(first, source):
+        return _rows_alone(first, source)
+    repeats, points = np.nonzero(first.y_true[:n] != source.y_true[:n])
+    at = repeats[0], points[0]
+    one, other = (each.class_names[each.y_true[at]] for each in (source, first))
+    return (
+        f" in {len(points):,} of {n * first.y_true.shape[1]:,} points: the true class is "
+        f"{quoted(one)} in row {source.rows(at[0])[at[1]]}, not {quoted(other)}"
+    )
+
+
+def other_ids(first: PredictionFile, source: PredictionFile) -> bool:
+    """Return whether points of one number have other ids, where both sources have ids."""
+    if first.ids is None or source.ids is None or first.ids.equals(source.ids):
+        return False
+    n = min(len(first.y_true), len(source.y_true))
+    index = np.unique(first.test_index[:n])
+    return not first.ids.gather(index).equals(source.ids.gather(index, null_on_oob=True))
+
+
+def not_alike(
+    first: PredictionFile, source: PredictionFile, key: str, *, is_dataset_given: bool
+) -> UserError:
+    """Return the error for a source whose `key` is another than that of its dataset's first."""
+    is_one_file = source.file == first.file  # which holds several classifiers
+    it, other = (source.classifier, first.classifier) if is_one_file else ("its", str(first.file))
+    its = f"{it}'s" if is_one_file else it
+    n = source.y_true.shape[1], first.y_true.shape[1]
+    if key == "class_names":
+        shown = [some(each.class_names, _SHOWN) for each in (source, first)]
+        what = f"{its} classes are {shown[0]}, not {shown[1]}, as those of {other}"
+    elif n[0] != n[1]:
+        what = f"{its} test sets have {n[0]:,} points, not {n[1]:,}, as those of {other}"
+        what += _rows_alone(first, source) if is_one_file else ""
+    elif (
+        key == "y_true"
+        and not other_ids(first, source)
+        and np.array_equal(np.sort(source.y_true), np.sort(first.y_true))
+    ):
+        names = entries_naming_rows(source.file)
+        whose = (
+            f"{it} has the true classes of {other}"
+            if is_one_file
+            else f"has the classes of {other}"
+        )
+        return UserError(
+            f"{whose}, in another order",
+            file=source.file,
+            key=key,
+            remedy="if these are the same points, sort the rows of every file alike"
+            f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
+            "are sorted by --columns row_id=NAME); if not, import them separately",
+        )
+    else:
+        key = "row_id" if other_ids(first, source) else key
+        what = f"{its} test sets differ from those of {other}{_where_unlike(first, source)}"
+    remedy = "import them separately"
+    remedy += ", or leave out --dataset to name each after its file" * is_dataset_given
+    if is_one_file:
+        remedy = "classifiers of one dataset predict the same rows; import others from own files"
+    what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
+    return UserError(what, file=source.file, key=key, remedy=remedy)
+
+
+def require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
+    """Refuse datasets that differ in name alone: they would have one identity."""
+    by_tests: dict[tuple[object, ...], PredictionFile] = {}
+    for source in datasets.values():
+        # in most imports all differ: compare only those whose first test sets have one digest
+        arrays = (source.y_true[0], source.test_index[0])
+        digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
+        other = by_tests.setdefault((source.class_names, *digests), source)
+        if other is source or (unlike := other_tests(other, source)) not in (None, "row_id"):
+            continue
+        if unlike:
+            what = f"has the true classes of {other.file}, and other points"
+            remedy = "import them separately"
+            raise UserError(what, file=source.file, key=unlike, remedy=remedy)
+        raise Unread(
+            f"has the same test points as {other.file}",
+            file=source.file,
+            key=None,
+            options={"dataset": common_name([each.file for each in datasets.values()])},
+            before="if the files are seeds of one classifier: ",
+            after="\n  if they are classifiers, --classifier NAME=FILE each; else import them "
+            "separately",
+        )
+
+
+def other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
+    """Return in what two sources differ: classes, or test sets of repeats that both have."""
+    if one.class_names != other.class_names:
+        return "class_names"
+    if one.y_true.shape[1] != other.y_true.shape[1]:
+        return "y_true"
+    n = min(len(one.y_true), len(other.y_true))
+    for name in ("y_true", "test_index"):
+        if not np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n]):
+            return name
+    return "row_id" if other_ids(one, other) else None
+
+
+def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]:
+    """Return arrays of a test set each with those of their whole data set.
+
+    `repeats`: the number of each file's test set, as its path says; None if it does not.
+    """
+    found: dict[str, list[tuple[int, Entries]]] = {}
+    for one, repeat in zip(entries, repeats, strict=True):
+        if repeat is not None and np.ndim(one.y_true) == 1:
+            found.setdefault(one.names.dataset or one.file.stem, []).append((int(repeat), one))
+    every = {id(one): one for one in entries}
+    for own in found.values():
+        first = dict(reversed(own))
+        if len(first) == 1 or all(_have_one_set(one, own[0][1]) for _, one in own):
+            continue
+        sizes = {one.n_samples for _, one in own}
+        if len(sizes) > 1:
+            what = f"test sets have {min(sizes):,} to {max(sizes):,} points"
+            remedy = f"all must have equally many; or {_JOINED}"
+            raise UserError(what, file=own[0][1].file, key="repeat", remedy=remedy)
+        order = sorted(first)
+        sets = [first[repeat] for repeat in order]
+        y_true = [np.array(one.class_names)[_true(one)] for one in sets]
+        index, ids = [one.test_index for one in sets if one.test_index is not None], None
+        names = [pl.Series(_names(one)) for one in sets if one.ids is not None]
+        if len(names) == len(sets):
+            index, ids = positions_of(names, sets[0].file)
+        is_numbered = len(index) == len(sets) and len(names) in (0, len(sets))
+        for repeat, one in own:
+            if not _have_one_set(one, first[repeat]):
+                what = f"its test set differs from that of {first[repeat].file}, of the same repeat"
+                remedy = "import them separately"
+                raise UserError(what, file=one.file, key="y_true", remedy=remedy)
+            at = order.index(repeat)
+            every[id(one)] = replace(
+                one,
+                y_true=np.stack(y_true[: at + 1]),
+                test_index=np.stack([*index[: at + 1]]) if is_numbered else None,
+                ids=ids,
+                attributes={**one.attributes, "repeat": [at] * one.n_runs},
+            )
+    return [every[id(one)] for one in entries]
+
+
+def _true(one: Entries) -> Any:
+    return codes(np.asarray(one.y_true), one.class_names, "y_true", one.file)
+
+
+def _names(one: Entries) -> Any:
+    """Return the ids or numbers of a single test set's points."""
+    index = np.arange(one.n_samples) if one.test_index is None else one.test_index
+    return index if one.ids is None else one.ids.gather(index).to_numpy()
+
+
+def _have_one_set(one: Entries, other: Entries) -> bool:
+    return (
+        one.class_names == other.class_names
+        and np.array_equal(_true(one), _true(other))
+        and np.array_equal(_names(one), _names(other))
+    )
+
+
+_JOINED = "put the folds of each run into one table, with columns fold and row_id"
+
+
+def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -> None:
+    """Refuse files of a fold each: these are test sets of their own, if they are equally large."""
+    name = form_of_folds(paths)
+    if not name:
+        return
+    what = f"is of another fold, with rows of its own{f': {rows}' if rows else ''}"
+    joined = _JOINED
+    if len(sizes) > 1:
+        what += f"; folds have {min(sizes):,} to {max(sizes):,} rows"
+        raise UserError(what, file=paths[1], key="fold", remedy=joined)
+    options, each = {"name": name}, "each fold is then a test set: "
+    also = f"\n  to have one test set, {joined}"
+    raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
+
+
+def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
+    """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
+
+    `whose` and `other`: the names of the two runs.
+    """
+    ids = [table["row_id"].cast(pl.String) for table in (frame, first)]
+    for own, theirs, lacks in (
+        (ids[1], ids[0], f"{whose} lacks the {{}} of {other}"),
+        (ids[0], ids[1], f"{whose} has the {{}}, which {other} lacks"),
+    ):
+        missing = own.filter(~own.is_in(theirs.to_list())).to_list()
+        if missing:
+            rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
+            return lacks.format(rows)
+    row = next(
+        number
+        for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))
+        if one != two
+    )
+    classes = quoted(str(frame["truth"][row])), quoted(str(first["truth"][row]))
+    return f"{whose} has the true class {classes[0]} in row {ids[0][row]}, {other} {classes[1]}"
+
+
+def rows_told(one: Path, columns: Columns) -> str:
+    """Return a remedy for files with other rows, of which no unread column has the same values."""
+    if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
+        return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
+    option = shlex.quote(",".join(f"{own}={of}" for own, of in (*columns, ("row_id", "NAME"))))
+    remedy = "without row_id, rows are numbered in their order; say which column names them: "
+    return f"{remedy}--columns {option}, or bring all files into one order"
+
+
+def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
+    """Refuse runs of one test set whose files' names seem to be of several classifiers."""
+    tests = [(each.y_true, each.test_index) for each in sources]
+    if len(files) < 2 or not all(all(map(np.array_equal, of, tests[0])) for of in tests):
+        return
+    name, counts = models_of(files)
+    if len(counts) < 2:
+        name, words = models_apart(files)
+        counts = dict.fromkeys(words, 1)
+    if len(counts) < 2:
+        return
+    if sum(len(each.runs) for each in sources) > len(files) or any(s.numbered for s in sources):
+        name = name.replace("{run}", "*")
+    is_one_each = max(counts.values()) == 1
+    shown = some([model if is_one_each else f"{model} ({n:,})" for model, n in counts.items()], 5)
+    what = f"the names of files are of {len(counts)} kinds, {shown}, but all are of one classifier"
+    if all(is_of_runs(model) for model in counts):
+        warn(f"{what}. If these are several: --name {shlex.quote(name)}")
+        return
+    raise Unread(
+        what,
+        file=files[0],
+        key=None,
+        options={"name": name},
+        before="read them from the names: ",
+        after="\n  if they are one classifier: --classifier NAME",
+    )

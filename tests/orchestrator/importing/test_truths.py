@@ -1,0 +1,128 @@
+"""True classes in a file beside predictions: proposed with their path, never taken for a run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from tests.orchestrator.conftest import command
+
+Y = np.random.default_rng(0).integers(0, 3, 40)
+RUNS = range(3)
+
+
+def label(seed: int) -> np.ndarray:
+    draws = np.random.default_rng(10 + seed)
+    return np.where(draws.random(len(Y)) < 0.3, (Y + 1) % 3, Y)
+
+
+def predicted(folder: Path, kind: str, number: int = 0) -> None:
+    folder.mkdir(parents=True)
+    for seed in RUNS:
+        labels, file = label(10 * number + seed), folder / f"seed{seed}.{kind}"
+        if kind == "npy":
+            np.save(file, labels)
+        elif kind == "npz":
+            np.savez(file, labels=labels)
+        else:
+            pl.DataFrame({"prediction": labels}).write_csv(file)
+
+
+def true(file: Path) -> None:
+    if file.suffix == ".npy":
+        np.save(file, Y)
+    elif file.suffix == ".npz":
+        np.savez(file, **{file.stem: Y})
+    else:
+        pl.DataFrame({file.stem: Y}).write_csv(file)
+
+
+@pytest.mark.parametrize("where", ["in the folder", "above it", "beside folders"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("npy", "y_test.npy"), ("npz", "targets.npz"), ("csv", "labels.npy"), ("npy", "gold.csv")],
+)
+def test_true_classes_beside_are_proposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, kind: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given, n_models = ["runs"], 1
+    if where == "beside folders":
+        given += ["--name", f"{{classifier}}/seed{{run}}.{kind}"]
+        n_models = 2
+        for number, model in enumerate(("cnn", "vit")):
+            predicted(Path("runs", model), kind, number)
+    else:
+        predicted(Path("runs"), kind)
+    beside = Path(name) if where == "above it" else Path("runs", name)
+    true(beside)
+    done = command("import", *given, "--out", "sweep")
+    if done.returncode:
+        assert done.returncode == 2
+        words = shlex.split(re.findall("manyseed (import .*)", done.stderr)[0])
+        assert words[words.index("--truth") + 1] == str(beside)
+        assert not Path("sweep").exists()
+        assert command(*words).returncode == 0
+    else:  # a table of true classes in the folder itself is read without being asked
+        assert (name, where) == ("gold.csv", "in the folder")
+    runs = Sweep("sweep").analyze()["runs"].sort("classifier", "run_index")
+    expected = [np.mean(label(10 * at + seed) == Y) for at in range(n_models) for seed in RUNS]
+    assert runs["accuracy"].to_list() == pytest.approx(expected)
+
+
+def test_files_that_hold_predictions_are_runs_whatever_they_are_called(tmp_path: Path) -> None:
+    for number, name in enumerate(("labels", "seed1")):
+        np.savez(tmp_path / f"{name}.npz", labels=label(number)[None], y_true=Y)
+    done = command("import", tmp_path, "--out", tmp_path / "sweep")
+    assert "Imported 2 runs" in done.stdout, done.output
+
+
+def of_lengths(folder: Path, kind: str, odd: int, *, with_truth: bool) -> None:
+    """Write four files of predictions, one of them of fewer points."""
+    folder.mkdir()
+    for seed in range(4):
+        n = 35 if seed == odd else len(Y)
+        labels, y = label(seed)[:n], Y[:n]
+        if kind == "csv":
+            table = {"prediction": labels} | ({"truth": y} if with_truth else {})
+            pl.DataFrame(table).write_csv(folder / f"seed{seed}.csv")
+        else:
+            table = {"labels": labels} | ({"y_true": y} if with_truth else {})
+            np.savez(folder / f"seed{seed}.npz", **table)
+
+
+@pytest.mark.parametrize("with_truth", [True, False])
+@pytest.mark.parametrize("odd", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_the_file_of_other_points_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, odd: int, *, with_truth: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_lengths(Path("runs"), kind, odd, with_truth=with_truth)
+    np.save("y.npy", Y)
+    given = () if with_truth else ("--truth", "y.npy")
+    done = command("import", "runs", "--out", "sweep", *given)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: runs/seed{odd}.{kind}: "), done.stderr
+
+
+@pytest.mark.parametrize("truth", ["y.npy", "y.npz", "y.csv"])
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_true_classes_of_other_points_than_all_runs_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, truth: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of_lengths(Path("runs"), kind, -1, with_truth=False)
+    np.save("y.npy", Y[1:])
+    np.savez("y.npz", y_true=Y[1:])
+    pl.DataFrame({"y": Y[1:]}).write_csv("y.csv")
+    done = command("import", "runs", "--out", "sweep", "--truth", truth)
+    assert done.returncode == 2
+    said = f"error: {truth}: --truth: holds 39 true classes, but seed0.{kind} predicts 40 points"
+    assert said in done.stderr

@@ -102,7 +102,12 @@ def say_steps(state: Mapping[str, Any]) -> None:
     if SweepPaths(Path(state["directory"])).results.exists():
         for text in state["outdated"]:
             say(text, style="dim")
-    for step in state["next"]:
+    say_commands(state["next"])
+
+
+def say_commands(steps: Sequence[Mapping[str, str]]) -> None:
+    """Print next steps as `say_next` does."""
+    for step in steps:
         console.print(f"{step['what']}: {step['command']}", soft_wrap=True)
 
 

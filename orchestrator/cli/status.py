@@ -23,7 +23,6 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
     say_steps,
-    say_training,
 )
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
@@ -310,7 +309,11 @@ def logs(
         given: dict[str, Any] = {"RUN|TASK": what}
         alone("--failed", **given)
     from manyseed.orchestrator.progress import logs as texts
-    from manyseed.orchestrator.submissions.submission import lost_failures, submissions
+    from manyseed.orchestrator.submissions.submission import (
+        lost_failures,
+        retrying,
+        submissions,
+    )
     from manyseed.orchestrator.tasks.attempts import shortened
 
     others = ""
@@ -352,7 +355,7 @@ def logs(
         say_next("All of it", "logs", directory, group.runs[0])
         console.print()
     if groups:
-        say_training("Retry them", paths, "resume", "--failed")
+        console.print(f"Retry them: {retrying(paths)}", soft_wrap=True)
     else:
         say("No run failed.")
     say_unreadable(submissions(paths))

@@ -28,10 +28,12 @@ from manyseed.orchestrator.cli.output import (
     counted,
     dry_plan,
     duration,
+    errors,
     print_json,
     print_table,
     resumable,
     say,
+    say_commands,
     say_next,
     say_notes,
     say_steps,
@@ -211,7 +213,7 @@ def calibrate(directory: Directory, **options: Any) -> None:
 
 def measure(directory: Path, **options: Any) -> None:
     """Train a pilot, wait for it, and say what the other runs take by its durations."""
-    from manyseed.orchestrator.progress.status import expected
+    from manyseed.orchestrator.progress.timeleft import expected
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -455,14 +457,17 @@ def run(
     in_short(sweep)
     say_report(page)
     _print_estimate(sweep)
-    runs = sweep.status()["runs"]
+    state = sweep.status()
+    runs = state["runs"]
     if runs["failed"]:
         say(f"\n{counted(runs['failed'], 'run')} failed.")
-        say_next("Tracebacks", "logs", directory, "--failed")
+        say_commands(state["next"][:2])  # the tracebacks, and how to go on
         raise typer.Exit(1)
     if runs["missing"]:
         say(f"\n{counted(runs['missing'], 'run')} missing.")
-        say_training("Continue with", sweep.paths, "resume")
+        for problem in state["problems"]:
+            say(problem, to=errors)
+        say_commands(state["next"])
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
 

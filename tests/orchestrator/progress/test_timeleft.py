@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyseed.orchestrator.progress.status import seconds_left
+from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.store.arrays import DONE, MISSING
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import Attempt

@@ -149,8 +149,9 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
 
 def _usage(one: Usage) -> dict[str, object]:
     value = asdict(one) | {"advice": one.advice}
-    if not one.memory_exceeded:
-        del value["memory_exceeded"]
+    for key in ("memory_exceeded", "memory_accounted"):
+        if not value[key]:
+            del value[key]
     return value
 
 

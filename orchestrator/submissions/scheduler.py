@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -126,6 +126,16 @@ class Scheduler:
             state = state if is_ours else JobState(job, "", "gone")
             answers[job] = states.named_for_memory(state, logs[name])
         return answers
+
+    def memory(self, jobs: Iterable[Job]) -> dict[str, int]:
+        """Return the most bytes that SLURM's accounting counted of each job that it knows."""
+        wanted = {job.id: job.array for job in jobs}
+        if not wanted or not self.is_slurm or not self.is_here:
+            return {}
+        with suppress(UnavailableError), self.active():
+            since = min(array.submitted for array in wanted.values())
+            return states.memory({job: array.name for job, array in wanted.items()}, since)
+        return {}
 
     @property
     def is_here(self) -> bool:

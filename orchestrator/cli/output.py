@@ -375,7 +375,7 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
         return _lines(submission, to)
     with bar(to) as progress:
         task = progress.add_task("training", total=submission.n_runs, note="starting")
-        last = watch.progress(submission)
+        last = watch.Progress(submission.n_runs)
         for last in watch.watch(submission):
             note = f"{last.failed} failed" if last.failed else ""
             if last.state == "starting":
@@ -387,7 +387,7 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
 def _lines(submission: Submission, to: Console) -> watch.Progress:
     from manyseed.orchestrator.progress import watch
 
-    began, printed, last = time.monotonic(), 0.0, watch.progress(submission)
+    began, printed, last = time.monotonic(), 0.0, watch.Progress(submission.n_runs)
     for last in watch.watch(submission):
         spent = time.monotonic() - began
         if spent - printed >= _LINE_SECONDS:

@@ -98,7 +98,13 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
     """
     from manyseed.orchestrator.cli.output import show
 
-    running = sweep.running()
+    try:
+        running = sweep.running()
+    except UnavailableError as error:  # what tasks write tells how far they are
+        from manyseed.orchestrator.submissions import submission as of
+
+        say(str(error), to=errors)
+        running = of.running(sweep.submissions(), ask=False)
     try:
         for submission in running:
             show(submission, errors if as_json else console)
@@ -220,7 +226,8 @@ def _silence(state: Status) -> Iterable[str]:
     away = [one for one in listed if one["cluster"] != LOCAL]
     going = [one for one in away if {*one["tasks"]} & {"running", "unknown"}]
     names = ", ".join(dict.fromkeys(one["cluster"] for one in going or away))
-    shown = f"{names}: the cluster does not answer (status --json has its message)."
+    shown = f"{names}: the cluster does not answer (status --json has its message); jobs go on. "
+    shown += "This is what tasks wrote: try again later."
     yield shown if names and "answer" in told else told
 
 

@@ -276,16 +276,17 @@ def status(paths: SweepPaths) -> Status:
 
     If the scheduler does not answer, the status relies on the reports of tasks.
     """
-    state = survey(paths)
-    covers = None
-    with suppress(ManyseedError, OSError):  # no results, or damage that their readers report
-        covers = covered(paths, state)
     listed = submissions(paths)
     silent = None
     try:
         tasks = tasks_of(listed)
     except UnavailableError as error:
         silent, tasks = str(error), tasks_of(listed, ask=False)
+    # later, as runs of a task that has ended are no longer missing
+    state = survey(paths)
+    covers = None
+    with suppress(ManyseedError, OSError):  # no results, or damage that their readers report
+        covers = covered(paths, state)
     every = [task for states in tasks for task in states]
     search, job = look(paths, paths.search_jobs()), look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]

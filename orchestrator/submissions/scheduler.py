@@ -12,7 +12,7 @@ from pathlib import Path
 
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.tasks.intent import SubmissionPaths
-from manyseed.slurm import ClusterError, available, commands, states
+from manyseed.slurm import ClusterError, ClusterUnavailable, available, commands, states
 from manyseed.slurm.batch import system_of
 from manyseed.slurm.commands import NO_CLUSTER
 from manyseed.slurm.profile import Template
@@ -92,7 +92,8 @@ class Scheduler:
         try:
             answers = self._answers(jobs, lost, certain=certain)
         except UnavailableError as error:
-            self._silence = error
+            # it may have taken its time: the next look must not wait as long again
+            self._silence, self._asked = error, time.monotonic()
             raise
         self._known |= answers
         arrays = {array.name: array for array in lost}
@@ -153,6 +154,10 @@ class Scheduler:
         try:
             with commands.speaking_to(self._conf):
                 yield
+        except ClusterUnavailable as error:
+            ping = ", and scontrol ping tells when it answers" * self.is_slurm
+            later = f"\n  try again later: jobs go on meanwhile{ping}" * error.may_answer
+            raise UnavailableError(f"{error}{later}") from None
         except ClusterError as error:
             raise UnavailableError(str(error)) from None
 

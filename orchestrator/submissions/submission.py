@@ -277,9 +277,9 @@ class Submission:
         return is_unclear and _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
 
 
-def running(submissions: Sequence[Submission]) -> list[Submission]:
-    """Return the submissions with a task that trains or will train; raises like `tasks_of`."""
-    states = zip(submissions, tasks_of(submissions), strict=True)
+def running(submissions: Sequence[Submission], *, ask: bool = True) -> list[Submission]:
+    """Return the submissions with a task that trains or will train; as `tasks_of`."""
+    states = zip(submissions, tasks_of(submissions, ask=ask), strict=True)
     return [submission for submission, tasks in states if any(task.is_alive for task in tasks)]
 
 

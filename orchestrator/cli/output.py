@@ -43,13 +43,19 @@ answers: list[dict[str, object]] = []
 
 _UNLIMITED = 10_000  # the width without a terminal, so that tables in files and pipes are complete
 # output is data: [/] is a name like any other, and CELL:REPEAT:RUN is not an emoji
+_PLAIN: dict[str, Any] = {"highlight": False, "emoji": False, "markup": False}
+
+
+def _elsewhere() -> dict[str, Any]:
+    """Return how to print into a file or pipe: FORCE_COLOR asks for colours, not for a cursor."""
+    colours = "standard" if os.environ.get("FORCE_COLOR") else "auto"
+    return {"force_terminal": False, "color_system": colours}
+
+
 console = Console(
-    highlight=False,
-    emoji=False,
-    markup=False,
-    width=None if sys.stdout.isatty() else _UNLIMITED,
+    **_PLAIN, **({} if sys.stdout.isatty() else {"width": _UNLIMITED, **_elsewhere()})
 )
-errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
+errors = Console(stderr=True, **_PLAIN, **({} if sys.stderr.isatty() else _elsewhere()))
 
 
 def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
@@ -307,6 +313,7 @@ def shown(value: object) -> str:
 
 
 _LINE_SECONDS = 60.0
+_WAITED_SECONDS = 10.0  # after which it is told that a task begins
 
 
 @contextmanager
@@ -388,9 +395,12 @@ def _lines(submission: Submission, to: Console) -> watch.Progress:
     from manyseed.orchestrator.progress import watch
 
     began, printed, last = time.monotonic(), 0.0, watch.Progress(submission.n_runs)
+    waited = ""
     for last in watch.watch(submission):
         spent = time.monotonic() - began
-        if spent - printed >= _LINE_SECONDS:
+        starts = last.state == "running" and waited == "starting" and spent >= _WAITED_SECONDS
+        waited = last.state
+        if starts or spent - printed >= _LINE_SECONDS:
             printed = spent
             _line(last, spent, to)
     _line(last, time.monotonic() - began, to)

@@ -249,15 +249,27 @@ def submit_and_report(
 
     submission = sweep.submit(failed=failed, tell=tell, **options)
     # its tasks may have finished runs by now; those that it waited for have, too
-    _say_submitted(sweep, submission, sweep.survey() if waits else before, failed=failed)
+    if watch and submission is None and not sweep.is_running:
+        _say_nothing_to_submit(sweep, failed, steps=False)  # they follow with the status
+    else:
+        before = sweep.survey() if waits else before
+        _say_submitted(sweep, submission, before, failed=failed, watch=watch)
     if watch:
         follow(sweep)
 
 
 def _say_submitted(
-    sweep: Sweep, submission: Submission | None, before: Survey, *, failed: bool = False
+    sweep: Sweep,
+    submission: Submission | None,
+    before: Survey,
+    *,
+    failed: bool = False,
+    watch: bool = False,
 ) -> None:
-    """Report what was submitted, or why nothing was; `before` is the state of the runs before."""
+    """Report what was submitted, or why nothing was; `before` is the state of the runs before.
+
+    `watch`: whether it is watched anyway.
+    """
     if submission is None:
         _say_nothing_to_submit(sweep, failed)
         return
@@ -273,7 +285,8 @@ def _say_submitted(
             say(f"Excluded {node}: {reason}")
     say_kept(sweep, before, failed=failed)
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
-    say_next("Watch", "status", sweep.directory, "--watch")
+    if not watch:
+        say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def say_kept(sweep: Sweep, state: Survey, *, failed: bool = False) -> None:
@@ -308,7 +321,7 @@ def say_gpu(submission: Submission) -> None:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
-def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
+def _say_nothing_to_submit(sweep: Sweep, failed: bool, *, steps: bool = True) -> None:
     from manyseed.orchestrator.plans.plan import Plan
 
     if sweep.is_running:
@@ -325,7 +338,8 @@ def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
         say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
     else:
         say("Nothing to submit: no run is missing.")
-    say_steps(state)
+    if steps:
+        say_steps(state)
 
 
 @takes("submit", "cluster", "workers", "other_recipe")

@@ -378,7 +378,7 @@ def run(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.plans.stacks import choices
     from manyseed.orchestrator.submissions.cluster import require_chains
-    from manyseed.orchestrator.submissions.profiles import AUTO
+    from manyseed.orchestrator.submissions.profiles import AUTO, words_of_clusters
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
         require_code,
@@ -406,7 +406,8 @@ def run(
     profile = place(SweepPaths(directory), cluster, workers)
     where = LOCAL if profile is None else str(profile.path)
     if detach and profile is None:
-        raise UserError("applies only on a cluster", key="--detach", remedy="give --cluster NAME")
+        remedy = f"give {words_of_clusters()}"
+        raise UserError("applies only on a cluster", key="--detach", remedy=remedy)
     if detach and profile is not None:
         require_chains(profile)
     if profile is None:
@@ -614,7 +615,7 @@ def _say_left_out(sweep: Sweep, only: str, waiting: int) -> None:
         say(f"No run {of_cells} is missing.")
         return
     cancelled = f"; {counted(waiting, 'waiting task')} cancelled" if waiting else ""
-    say(f"Tasks train none of the {counted(left, 'missing run')} {of_cells}{cancelled}.")
+    say(f"No task trains the {counted(left, 'missing run')} {of_cells} any more{cancelled}.")
     say_training("Train them after all", sweep.paths, "resume")
 
 

@@ -488,7 +488,7 @@ def _problems(
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
     for note, count in waiting.most_common(1):
         if note not in ("Priority", "Resources", "None"):
-            yield f"{_tasks(count)} waiting: {note}"
+            yield f"{count:,} {'task is' if count == 1 else 'tasks are'} waiting: {note}"
     yield from _broken(current)
 
 

@@ -291,6 +291,15 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes:.3g} TB"
 
 
+def amount(number: float) -> str:
+    """Format a number of hours or minutes, of which there may be few."""
+    if not number:
+        return "–"
+    if number < 0.005:
+        return "<0.001" if number < 0.0005 else f"{number:.3f}"
+    return f"{number:,.2f}" if number < 100 else f"{number:,.0f}"
+
+
 def _is_number(value: object) -> bool:
     """Return whether a value is a number, or the text of one: ``<0.01``, ``12 kB``, ``+0.5 ± 0.1``.
 
@@ -382,7 +391,7 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
         return _lines(submission, to)
     with bar(to) as progress:
         task = progress.add_task("training", total=submission.n_runs, note="starting")
-        last = watch.Progress(submission.n_runs)
+        last = watch.Progress(0)
         for last in watch.watch(submission):
             note = f"{last.failed} failed" if last.failed else ""
             if last.state == "starting":
@@ -394,7 +403,7 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
 def _lines(submission: Submission, to: Console) -> watch.Progress:
     from manyseed.orchestrator.progress import watch
 
-    began, printed, last = time.monotonic(), 0.0, watch.Progress(submission.n_runs)
+    began, printed, last = time.monotonic(), 0.0, watch.Progress(0)
     waited = ""
     for last in watch.watch(submission):
         spent = time.monotonic() - began

@@ -57,7 +57,8 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     missing = runs.filter(state=MISSING)
     is_seen = pl.col("classifier").is_in(seen.implode())
     known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
-    return round(known / speed + unknown / min(speed, float(workers)), 1)
+    left = known / speed + unknown / min(speed, float(workers))
+    return max(round(left, 1), min(left, 0.1))
 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -269,6 +270,29 @@ def test_what_is_proposed_after_own_code_failed_trains_the_mended_code(
     (tmp_path / "mine.py").write_text(ENDS.format(below=0.5, does="pass"))
     code, said = inside(*shlex.split(proposed)[1:], "--watch")
     assert (code, Sweep(directory).status()["runs"]["done"]) == (0, 6), said
+
+
+def test_a_plan_says_what_was_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ENDS.format(below=0.0, does="pass"))
+    text = ENDING.replace('["mine"]', '["mine", "lr-sgd"]') + "probe = false\n"
+    file, directory = write(tmp_path / "own.toml", text), tmp_path / "sweep"
+    told = "How long mine trains was not measured (probe = false): 2.1 s for a fit is a guess."
+
+    def planned() -> tuple[str, dict[str, bool]]:
+        said = " ".join(inside("plan", file, "--out", directory)[1].split())
+        shown = json.loads(inside("plan", file, "--out", directory, "--json")[1])
+        return said, {one["classifier"]: one["measured"] for one in shown["by_group"]}
+
+    said, measured = planned()
+    assert measured == {"mine": False, "lr-sgd": True}
+    assert told in said
+    assert "mine 133 45 6 6 not measured" in said
+    assert re.search(r"lr-sgd 133 45 6 6 0\.\d+ ", said)
+    Sweep(directory).submit(workers=1, only="classifier = 'mine'")
+    said, measured = planned()
+    assert measured == {"mine": True, "lr-sgd": True}
+    assert told not in said
+    assert "not measured" not in said
 
 
 TWICE = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')

@@ -420,3 +420,10 @@ def test_no_verb_takes_an_empty_word_for_an_option_that_is_not_given(value):
             code, told = inside(*path, value)
             assert (code, "is empty" in told) == (2, True), (path, told)
     assert tried > 200
+
+
+def test_times_below_a_second_are_told_as_such() -> None:
+    times = {0.0: "0 s", 0.00002: "<0.001 s", 0.0083: "0.0083 s", 0.25: "0.25 s", 59.0: "59 s"}
+    assert {seconds: output.duration(seconds) for seconds in times} == times
+    minutes = {0.0: "–", 0.0001: "<0.001", 0.002: "0.002", 0.25: "0.25", 1234.0: "1,234"}
+    assert {number: output.amount(number) for number in minutes} == minutes

@@ -260,7 +260,7 @@ def report(
     try:
         page = sweep.report(tell=_warn, output=output)
     except StoreUnavailable as error:
-        elsewhere = command("report", directory, "--out", "FILE")
+        elsewhere = command("report", directory, "--out", f"{directory.resolve().name}.html")
         raise error if output else StoreUnavailable(f"{error}\n  or: {elsewhere}") from None
     say_report(page)
 

@@ -27,6 +27,8 @@ def expected(state: Survey, paths: SweepPaths) -> dict[str, tuple[int, float]]:
 _FITS = 3.0
 """This many fits of each process, at the expected speed, are blended with the observed ones."""
 _LEAST_SECONDS = 30.0
+_START_SECONDS = 5.0  # of a training process: imports
+_MOST_HOPE = 2.0
 
 
 def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
@@ -35,8 +37,8 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
     classifier, else its expected duration, plus the expected time to measure its response curves.
     The speed of the processes is the cost of what they finished since they started, blended with
-    the expected speed. Fits of a classifier of which they finished none are not expected to be any
-    quicker than planned.
+    the expected speed, but at most twice what was seen since they began to train. Fits of a
+    classifier of which they finished none are not expected to be any quicker than planned.
 
     `attempts`: the running attempts, with at least one training process in total.
     """
@@ -53,6 +55,9 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
     blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
     speed = float(workers * (finished + blended) / (spent + blended))
+    trained = spent - workers * _START_SECONDS
+    if ended.total() >= workers and trained > 0:  # far less may have been expected than it took
+        speed = min(speed, float(_MOST_HOPE * workers * finished / trained))
     seen = runs.filter(pl.col("group").cast(pl.String).is_in(list(ended)))["classifier"].unique()
     missing = runs.filter(state=MISSING)
     is_seen = pl.col("classifier").is_in(seen.implode())

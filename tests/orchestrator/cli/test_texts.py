@@ -73,6 +73,7 @@ def test_a_damaged_store_of_whole_runs_is_not_said_to_be_right():
     found = {"findings": [{"problem": "lost"}], "runs_wrong": 0}
     assert keep._verdict(found) == "their predictions are whole, other files are damaged."
     assert keep._verdict({**found, "runs_wrong": 2}) == "2 are wrong."
+    assert keep._verdict({**found, "runs_wrong": 1}) == "1 is wrong."
 
 
 def console(monkeypatch, *, terminal):

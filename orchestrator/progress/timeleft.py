@@ -10,7 +10,6 @@ import polars as pl
 
 from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.survey import Survey
@@ -68,6 +67,8 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
     """Add to all runs the columns seconds, which is 0 for copies of identical runs, and device."""
+    from manyseed.orchestrator.plans import cost  # imports pydantic
+
     observed = measuring = None
     try:
         groups = Groups.read(paths)

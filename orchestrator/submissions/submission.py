@@ -569,6 +569,9 @@ def as_mended(paths: SweepPaths, state: Survey, *, missing: bool = False) -> lis
     Own code is mended after runs failed, or if `missing` ended their process. Where others of that
     code are finished, it makes another recipe.
     """
+    suspect = state.with_state("failed", *["missing"] * missing).select("cell").unique()
+    if suspect.is_empty():
+        return []
     from manyseed.jobs.classifiers import is_own
     from manyseed.orchestrator.provenance import code_key, read_recipes
 
@@ -577,7 +580,6 @@ def as_mended(paths: SweepPaths, state: Survey, *, missing: bool = False) -> lis
         described = (json.loads(text)["classifier"] for text in texts)
         return {code_key(one) for one in described if is_own(one)}
 
-    suspect = state.with_state("failed", *["missing"] * missing).select("cell").unique()
     wrong = keys(state.plan.cells.join(suspect, on="cell", how="semi"))
     wrong = wrong and wrong & keys(state.finished_cells)
     recipes = read_recipes(paths.recipes).values() if wrong else ()

@@ -20,6 +20,8 @@ def some(names: Sequence[str], most: int, noun: str = "") -> str:
 
 def duration(seconds: float) -> str:
     """Format a duration."""
+    if 0 < seconds < 0.001:
+        return "<0.001 s"
     if seconds < 60:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, seconds = divmod(round(seconds), 60)

@@ -248,7 +248,9 @@ def open_sweep(directory: Path) -> SweepPaths:
     """Return the paths of an existing sweep."""
     paths = SweepPaths(directory)
     if not directory.exists():
-        make = f"make it with: {command('plan', 'SWEEP.toml', '--out', directory)}"
+        beside = directory.with_name(f"{directory.name}.toml")
+        file = beside if beside.is_file() else "SWEEP.toml"
+        make = f"make it with: {command('plan', file, '--out', directory)}"
         near = meant([one for one in paths_near(directory) if SweepPaths(Path(one)).is_sweep])
         remedy = f"{near} Else {make}" if near else make
         raise UserError("there is no such directory", file=directory, remedy=remedy)
@@ -256,7 +258,8 @@ def open_sweep(directory: Path) -> SweepPaths:
         raise DamagedFile(paths.sweep_file, "is absent")
     # whoever reads a plan without cells says that they are absent; a repair rebuilds them
     if not paths.is_sweep and paths.lost != paths.cells:
-        hint = "plan a sweep file with: manyseed plan SWEEP.toml --out DIR"
+        given = directory if directory.suffix == ".toml" else "SWEEP.toml"
+        hint = f"plan a sweep file with: {command('plan', given)}"
         raise UserError("not a sweep directory", file=directory, remedy=hint)
     return paths
 

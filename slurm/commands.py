@@ -68,6 +68,15 @@ class ClusterError(RuntimeError):
 class ClusterUnavailable(ClusterError):
     """SLURM does not answer or is not installed here, so nothing was submitted or changed."""
 
+    may_answer = True  # later
+
+
+def _never(message: str) -> ClusterUnavailable:
+    """Return the error for what does not pass by itself."""
+    error = ClusterUnavailable(message)
+    error.may_answer = False
+    return error
+
 
 def available(program: str = "sbatch") -> bool:
     """Whether jobs can be submitted from this machine, that is, ``sbatch`` is on PATH."""
@@ -81,7 +90,7 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
     The process's environment is not changed. None means the cluster that SLURM finds by itself.
     """
     if conf is not None and not conf.is_file():  # SLURM's commands would retry for a minute
-        raise ClusterUnavailable(f"the cluster does not answer: {conf}: no such file")
+        raise _never(f"the cluster does not answer: {conf}: no such file")
     before = _conf.set(conf)
     try:
         yield
@@ -114,7 +123,7 @@ def run(arguments: Sequence[str], name: str = "") -> str:
                 check=False,
             )
     except FileNotFoundError:
-        raise ClusterUnavailable(f"{name} is not on PATH: is this a SLURM login node?") from None
+        raise _never(f"{name} is not on PATH: is this a SLURM login node?") from None
     except subprocess.TimeoutExpired:
         raise ClusterUnavailable(f"{name} did not answer within {_SECONDS:.0f} s") from None
     if done.returncode == 0:

@@ -279,6 +279,28 @@ def _sacct(which: list[str], since: float) -> dict[str, JobState]:
     return states
 
 
+def memory(submissions: Mapping[str, str], since: float) -> dict[str, int]:
+    """Return the most bytes that accounting counted in a step of each job; nothing if it is silent.
+
+    `submissions`: the name of each job's submission, by job id. `since`: as in `ask`.
+    """
+    arrays = ",".join(sorted({job.partition("_")[0] for job in submissions}))
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - 60))
+    words = ["sacct", "-D", "-n", "-P", "-S", start, "-a", "-j", arrays, "-o"]
+    try:
+        printed = commands.run([*words, "JobID,JobName,MaxRSS"]) if arrays else ""
+    except ClusterError:
+        return {}
+    lines = [*fields(printed, 3)]
+    ours = {job for job, name, _ in lines if submissions.get(job) == name.rpartition(".")[0]}
+    most: dict[str, int] = {}
+    for step, _, text in lines:
+        job = step.partition(".")[0]
+        if job in ours and (n_bytes := _number(text)):
+            most[job] = max(n_bytes, most.get(job, 0))
+    return most
+
+
 def _word(raw: str) -> tuple[str, str]:
     """Return our word and SLURM's for a state: ``CANCELLED by 1000``, ``OUT_OF_ME+``, nothing.
 

@@ -194,7 +194,7 @@ def analyze(
         manyseed analyze quickstart --cluster mycluster --dask slurm --workers 2:20 --detach
     """
     from manyseed.orchestrator.computing.workers import SLURM, read_workers
-    from manyseed.orchestrator.submissions.profiles import AUTO
+    from manyseed.orchestrator.submissions.profiles import AUTO, words_of_clusters
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
     from manyseed.slurm import available
@@ -219,7 +219,7 @@ def analyze(
         jobs_of = None if is_here and dask != SLURM else cluster
         with ExitStack() as stack:
             if workers is None and dask in ("threads", "processes"):
-                again = command("analyze", directory, "--cluster", "NAME")
+                again = f"{command('analyze', directory)} {words_of_clusters()}"
                 more = f"In a job: {again}; with more cores here: --workers N."
                 stack.enter_context(one_core(sweep.paths, _task(sweep), more))
             _analyze(sweep, asked, asked_workers, dask, jobs_of, quiet=as_json)
@@ -260,7 +260,7 @@ def report(
     try:
         page = sweep.report(tell=_warn, output=output)
     except StoreUnavailable as error:
-        elsewhere = command("report", directory, "--out", "FILE")
+        elsewhere = command("report", directory, "--out", f"{directory.resolve().name}.html")
         raise error if output else StoreUnavailable(f"{error}\n  or: {elsewhere}") from None
     say_report(page)
 

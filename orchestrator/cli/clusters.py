@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,13 +42,12 @@ def init(
     """
     from manyseed.orchestrator.disk.placing import place
     from manyseed.orchestrator.errors import UnavailableError, UserError
-    from manyseed.slurm import ClusterError, discover
+    from manyseed.orchestrator.submissions.scheduler import scheduler_of
+    from manyseed.slurm import discover
     from manyseed.slurm.profile import user_folder
 
-    try:
+    with scheduler_of(None).active():
         cluster = discover.discover()
-    except ClusterError as error:
-        raise UnavailableError(str(error)) from None
     name = name or (out.stem if out else cluster.name)
     file = out or user_folder() / f"{name}.toml"
     if file.exists():
@@ -127,6 +128,9 @@ def profile_text(cluster: Cluster) -> str:
         '# setup   = ["source ~/manyseed/bin/activate"]',
         '# setup-file = "~/tokens.sh"  # sourced before setup; its lines stay out of sweeps',
     ]
+    if conf := os.environ.get("SLURM_CONF"):
+        told = "# the cluster that SLURM_CONF named: a shell may name another, or none"
+        lines += ["", told, f"slurm-conf = {json.dumps(str(Path(conf).absolute()))}"]
     lines += ["", "# Partitions:"]
     lines += [f"#   {_in_words(partition)}" for partition in cluster.partitions]
     lines += ["", "[cpu]", f'partition     = "{cpu.name}"', f'time          = "{_walltime(cpu)}"']

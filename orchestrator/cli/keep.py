@@ -96,19 +96,17 @@ def verify(
         for sentence in result.get("not_mended", ()):
             say(sentence)
         if result.get("runs_set_back"):
-            shown = result["set_back"][:_NAMED]
-            more = len(result["set_back"]) - len(shown)
-            rest = f" and {more:,} more, which --json names" if more else ""
-            say(f"Set back: {', '.join(shown)}{rest}.")
+            more = len(result["set_back"]) - _NAMED
+            rest = f" and {more:,} more, which --json names" if more > 0 else ""
+            say(f"Set back: {', '.join(result['set_back'][:_NAMED])}{rest}.")
             say_training("Next", sweep.paths, "resume")
     if left := len(result.get("not_mended", ())):
         are = "findings are" if left > 1 else "finding is"
         raise RunsError(f"{left:,} {are} not mended")
     if result["findings"] and not options["repair"]:
-        n_wrong = result["runs_wrong"]
-        retrain = f"; then: {training(sweep.paths, 'resume')}"
+        n, retrain = result["runs_wrong"], f"; then: {training(sweep.paths, 'resume')}"
         raise RunsError(
-            (f"{n_wrong:,} runs are wrong" if n_wrong else "the store is damaged")
+            (f"{n:,} {'run is' if n == 1 else 'runs are'} wrong" if n else "the store is damaged")
             + f"\n  repair it with: {command('verify', directory, '--repair')}"
             + ("" if Plan.read(sweep.paths).is_imported else retrain)
         )
@@ -118,7 +116,8 @@ def _verdict(result: Verified) -> str:
     if not result["findings"]:
         return "nothing is wrong."
     if "runs_set_back" not in result:
-        wrong = f"{result['runs_wrong']:,} are wrong." * bool(result["runs_wrong"])
+        n = result["runs_wrong"]
+        wrong = f"{n:,} {'is' if n == 1 else 'are'} wrong." * bool(n)
         return wrong or "their predictions are whole, other files are damaged."
     healed, back = result["runs_healed"], result["runs_set_back"]
     if not healed and not back:

@@ -43,13 +43,19 @@ answers: list[dict[str, object]] = []
 
 _UNLIMITED = 10_000  # the width without a terminal, so that tables in files and pipes are complete
 # output is data: [/] is a name like any other, and CELL:REPEAT:RUN is not an emoji
+_PLAIN: dict[str, Any] = {"highlight": False, "emoji": False, "markup": False}
+
+
+def _elsewhere() -> dict[str, Any]:
+    """Return how to print into a file or pipe: FORCE_COLOR asks for colours, not for a cursor."""
+    colours = "standard" if os.environ.get("FORCE_COLOR") else "auto"
+    return {"force_terminal": False, "color_system": colours}
+
+
 console = Console(
-    highlight=False,
-    emoji=False,
-    markup=False,
-    width=None if sys.stdout.isatty() else _UNLIMITED,
+    **_PLAIN, **({} if sys.stdout.isatty() else {"width": _UNLIMITED, **_elsewhere()})
 )
-errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
+errors = Console(stderr=True, **_PLAIN, **({} if sys.stderr.isatty() else _elsewhere()))
 
 
 def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
@@ -102,7 +108,12 @@ def say_steps(state: Mapping[str, Any]) -> None:
     if SweepPaths(Path(state["directory"])).results.exists():
         for text in state["outdated"]:
             say(text, style="dim")
-    for step in state["next"]:
+    say_commands(state["next"])
+
+
+def say_commands(steps: Sequence[Mapping[str, str]]) -> None:
+    """Print next steps as `say_next` does."""
+    for step in steps:
         console.print(f"{step['what']}: {step['command']}", soft_wrap=True)
 
 
@@ -280,6 +291,15 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes:.3g} TB"
 
 
+def amount(number: float) -> str:
+    """Format a number of hours or minutes, of which there may be few."""
+    if not number:
+        return "–"
+    if number < 0.005:
+        return "<0.001" if number < 0.0005 else f"{number:.3f}"
+    return f"{number:,.2f}" if number < 100 else f"{number:,.0f}"
+
+
 def _is_number(value: object) -> bool:
     """Return whether a value is a number, or the text of one: ``<0.01``, ``12 kB``, ``+0.5 ± 0.1``.
 
@@ -302,6 +322,7 @@ def shown(value: object) -> str:
 
 
 _LINE_SECONDS = 60.0
+_WAITED_SECONDS = 10.0  # after which it is told that a task begins
 
 
 @contextmanager
@@ -370,7 +391,7 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
         return _lines(submission, to)
     with bar(to) as progress:
         task = progress.add_task("training", total=submission.n_runs, note="starting")
-        last = watch.progress(submission)
+        last = watch.Progress(0)
         for last in watch.watch(submission):
             note = f"{last.failed} failed" if last.failed else ""
             if last.state == "starting":
@@ -382,10 +403,13 @@ def show(submission: Submission, to: Console | None = None) -> watch.Progress:
 def _lines(submission: Submission, to: Console) -> watch.Progress:
     from manyseed.orchestrator.progress import watch
 
-    began, printed, last = time.monotonic(), 0.0, watch.progress(submission)
+    began, printed, last = time.monotonic(), 0.0, watch.Progress(0)
+    waited = ""
     for last in watch.watch(submission):
         spent = time.monotonic() - began
-        if spent - printed >= _LINE_SECONDS:
+        starts = last.state == "running" and waited == "starting" and spent >= _WAITED_SECONDS
+        waited = last.state
+        if starts or spent - printed >= _LINE_SECONDS:
             printed = spent
             _line(last, spent, to)
     _line(last, time.monotonic() - began, to)

@@ -26,6 +26,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
+    amount,
     console,
     counted,
     dry_plan,
@@ -366,20 +367,27 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
     devices = _devices(summary)
     unit, scale = _unit(summary)
 
-    def costs(figures: dict[str, Any]) -> list[object]:
-        times = (_in_words(figures[f"{device}_hours"] * scale) for device in devices)
+    def costs(figures: dict[str, Any], *, measured: bool) -> list[object]:
+        times = (
+            amount(figures[f"{device}_hours"] * scale) if measured else "not measured"
+            for device in devices
+        )
         return [*(figures[name] for name in _COUNT_COLUMNS), *times, size(figures["store_bytes"])]
 
     order: dict[str, int] = {}  # keeps the groups of a dataset together, whichever grid names it
     groups = sorted(
         summary["by_group"], key=lambda group: order.setdefault(group["dataset"], len(order))
     )
-    rows = [[*(group[name] for name in _DATA_COLUMNS), *costs(group)] for group in groups]
+    rows = [
+        [*(group[name] for name in _DATA_COLUMNS), *costs(group, measured=group["measured"])]
+        for group in groups
+    ]
+    every = all(group["measured"] for group in groups)
     times = [f"{_DEVICES[device]}-{unit}" for device in devices]
     return (
         [*_DATA_COLUMNS, *_COUNT_COLUMNS, *times, "store"],
         rows,
-        ["all", "", "", "", *costs(summary)],
+        ["all", "", "", "", *costs(summary, measured=every)],
     )
 
 
@@ -397,24 +405,32 @@ def _sentences(change: Change) -> Iterator[str]:
     )
     unit, scale = _unit(summary)
     times = [
-        f"{_in_words(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
+        f"{amount(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
         for device in _devices(summary)
     ]
+    guessed = {one["classifier"]: one for one in summary["by_group"] if not one["measured"]}
+    for name, one in guessed.items():
+        yield (
+            f"How long {name} trains was not measured (probe = false): "
+            f"{duration(one['fit_seconds'])} for a fit is a guess. "
+            "After planning, submit --calibrate measures it."
+        )
     for longest in summary["by_group"]:
         if longest["longest_seconds"] == summary["longest_fit_seconds"]:
+            about = "by this guess " * bool(guessed)
             yield (
-                f"Training: about {' and '.join(times)} on an idle machine; the longest fit "
+                f"Training: {about}about {' and '.join(times)} on an idle machine; the longest fit "
                 f"{duration(longest['longest_seconds'])} "
                 f"({longest['classifier']} on {longest['dataset']})."
             )
             break
     if features := summary["feature_hours"]:
         yield (
-            f"Of these {_UNITS[unit]}, about {_in_words(features * scale)} are for features of "
+            f"Of these {_UNITS[unit]}, about {amount(features * scale)} are for features of "
             "images, computed once per dataset and again for perturbed rows."
         )
     if responses := summary["response_hours"]:
-        hours = _in_words(responses * scale)
+        hours = amount(responses * scale)
         yield f"Of these {_UNITS[unit]}, about {hours} are for response curves."
     yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
@@ -441,12 +457,6 @@ def _devices(summary: dict[str, Any]) -> list[str]:
 def _unit(summary: dict[str, Any]) -> tuple[str, int]:
     """Return the unit of a plan's printed times, and how many of it make an hour."""
     return ("h", 1) if summary["core_hours"] + summary["gpu_hours"] >= 1 else ("min", 60)
-
-
-def _in_words(amount: float) -> str:
-    if not amount:
-        return "–"
-    return "<0.01" if amount < 0.005 else f"{amount:,.2f}" if amount < 100 else f"{amount:,.0f}"
 
 
 datasets_app = typer.Typer(help="List datasets, and fetch those of a sweep.", no_args_is_help=True)

@@ -23,7 +23,6 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
     say_steps,
-    say_training,
 )
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
@@ -99,7 +98,13 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
     """
     from manyseed.orchestrator.cli.output import show
 
-    running = sweep.running()
+    try:
+        running = sweep.running()
+    except UnavailableError as error:  # what tasks write tells how far they are
+        from manyseed.orchestrator.submissions import submission as of
+
+        say(str(error), to=errors)
+        running = of.running(sweep.submissions(), ask=False)
     try:
         for submission in running:
             show(submission, errors if as_json else console)
@@ -150,8 +155,9 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
 
 def _usage(one: Usage) -> dict[str, object]:
     value = asdict(one) | {"advice": one.advice}
-    if not one.memory_exceeded:
-        del value["memory_exceeded"]
+    for key in ("memory_exceeded", "memory_accounted"):
+        if not value[key]:
+            del value[key]
     return value
 
 
@@ -220,7 +226,8 @@ def _silence(state: Status) -> Iterable[str]:
     away = [one for one in listed if one["cluster"] != LOCAL]
     going = [one for one in away if {*one["tasks"]} & {"running", "unknown"}]
     names = ", ".join(dict.fromkeys(one["cluster"] for one in going or away))
-    shown = f"{names}: the cluster does not answer (status --json has its message)."
+    shown = f"{names}: the cluster does not answer (status --json has its message); jobs go on. "
+    shown += "This is what tasks wrote: try again later."
     yield shown if names and "answer" in told else told
 
 
@@ -310,7 +317,11 @@ def logs(
         given: dict[str, Any] = {"RUN|TASK": what}
         alone("--failed", **given)
     from manyseed.orchestrator.progress import logs as texts
-    from manyseed.orchestrator.submissions.submission import lost_failures, submissions
+    from manyseed.orchestrator.submissions.submission import (
+        lost_failures,
+        retrying,
+        submissions,
+    )
     from manyseed.orchestrator.tasks.attempts import shortened
 
     others = ""
@@ -352,7 +363,7 @@ def logs(
         say_next("All of it", "logs", directory, group.runs[0])
         console.print()
     if groups:
-        say_training("Retry them", paths, "resume", "--failed")
+        console.print(f"Retry them: {retrying(paths)}", soft_wrap=True)
     else:
         say("No run failed.")
     say_unreadable(submissions(paths))

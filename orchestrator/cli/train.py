@@ -28,10 +28,12 @@ from manyseed.orchestrator.cli.output import (
     counted,
     dry_plan,
     duration,
+    errors,
     print_json,
     print_table,
     resumable,
     say,
+    say_commands,
     say_next,
     say_notes,
     say_steps,
@@ -211,7 +213,7 @@ def calibrate(directory: Directory, **options: Any) -> None:
 
 def measure(directory: Path, **options: Any) -> None:
     """Train a pilot, wait for it, and say what the other runs take by its durations."""
-    from manyseed.orchestrator.progress.status import expected
+    from manyseed.orchestrator.progress.timeleft import expected
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -247,15 +249,27 @@ def submit_and_report(
 
     submission = sweep.submit(failed=failed, tell=tell, **options)
     # its tasks may have finished runs by now; those that it waited for have, too
-    _say_submitted(sweep, submission, sweep.survey() if waits else before, failed=failed)
+    if watch and submission is None and not sweep.is_running:
+        _say_nothing_to_submit(sweep, failed, steps=False)  # they follow with the status
+    else:
+        before = sweep.survey() if waits else before
+        _say_submitted(sweep, submission, before, failed=failed, watch=watch)
     if watch:
         follow(sweep)
 
 
 def _say_submitted(
-    sweep: Sweep, submission: Submission | None, before: Survey, *, failed: bool = False
+    sweep: Sweep,
+    submission: Submission | None,
+    before: Survey,
+    *,
+    failed: bool = False,
+    watch: bool = False,
 ) -> None:
-    """Report what was submitted, or why nothing was; `before` is the state of the runs before."""
+    """Report what was submitted, or why nothing was; `before` is the state of the runs before.
+
+    `watch`: whether it is watched anyway.
+    """
     if submission is None:
         _say_nothing_to_submit(sweep, failed)
         return
@@ -271,7 +285,8 @@ def _say_submitted(
             say(f"Excluded {node}: {reason}")
     say_kept(sweep, before, failed=failed)
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
-    say_next("Watch", "status", sweep.directory, "--watch")
+    if not watch:
+        say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def say_kept(sweep: Sweep, state: Survey, *, failed: bool = False) -> None:
@@ -306,7 +321,7 @@ def say_gpu(submission: Submission) -> None:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
-def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
+def _say_nothing_to_submit(sweep: Sweep, failed: bool, *, steps: bool = True) -> None:
     from manyseed.orchestrator.plans.plan import Plan
 
     if sweep.is_running:
@@ -323,7 +338,8 @@ def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
         say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
     else:
         say("Nothing to submit: no run is missing.")
-    say_steps(state)
+    if steps:
+        say_steps(state)
 
 
 @takes("submit", "cluster", "workers", "other_recipe")
@@ -362,7 +378,7 @@ def run(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.plans.stacks import choices
     from manyseed.orchestrator.submissions.cluster import require_chains
-    from manyseed.orchestrator.submissions.profiles import AUTO
+    from manyseed.orchestrator.submissions.profiles import AUTO, words_of_clusters
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
         require_code,
@@ -390,7 +406,8 @@ def run(
     profile = place(SweepPaths(directory), cluster, workers)
     where = LOCAL if profile is None else str(profile.path)
     if detach and profile is None:
-        raise UserError("applies only on a cluster", key="--detach", remedy="give --cluster NAME")
+        remedy = f"give {words_of_clusters()}"
+        raise UserError("applies only on a cluster", key="--detach", remedy=remedy)
     if detach and profile is not None:
         require_chains(profile)
     if profile is None:
@@ -455,14 +472,17 @@ def run(
     in_short(sweep)
     say_report(page)
     _print_estimate(sweep)
-    runs = sweep.status()["runs"]
+    state = sweep.status()
+    runs = state["runs"]
     if runs["failed"]:
         say(f"\n{counted(runs['failed'], 'run')} failed.")
-        say_next("Tracebacks", "logs", directory, "--failed")
+        say_commands(state["next"][:2])  # the tracebacks, and how to go on
         raise typer.Exit(1)
     if runs["missing"]:
         say(f"\n{counted(runs['missing'], 'run')} missing.")
-        say_training("Continue with", sweep.paths, "resume")
+        for problem in state["problems"]:
+            say(problem, to=errors)
+        say_commands(state["next"])
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
 
@@ -595,7 +615,7 @@ def _say_left_out(sweep: Sweep, only: str, waiting: int) -> None:
         say(f"No run {of_cells} is missing.")
         return
     cancelled = f"; {counted(waiting, 'waiting task')} cancelled" if waiting else ""
-    say(f"Tasks train none of the {counted(left, 'missing run')} {of_cells}{cancelled}.")
+    say(f"No task trains the {counted(left, 'missing run')} {of_cells} any more{cancelled}.")
     say_training("Train them after all", sweep.paths, "resume")
 
 

@@ -353,10 +353,12 @@ def read_results(paths: SweepPaths) -> Results:
         record = Analysis.read(paths)
     except FileNotFoundError:
         record = None
-    if record is None or not all(file.exists() for file in files.values()):
+    lost = [file for file in files.values() if not file.exists()]
+    if record is None or lost:
+        is_one = record is not None and len(lost) < len(files)
         raise UserError(
-            "there are no results yet",
-            file=paths.results,
+            "is lost" if is_one else "there are no results yet",
+            file=lost[0] if is_one else paths.results,
             remedy=f"compute them with: {command('analyze', paths.directory)}",
         )
     drawn = (ENSEMBLES, DRAWS)

@@ -278,7 +278,7 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
     `Lease.check` right before it commits, so that nothing is committed after a takeover.
     """
     from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
-    from manyseed.orchestrator.errors import LeaseLost
+    from manyseed.orchestrator.errors import LeaseLost, command
 
     _remove_earlier(path)
     watch = LeaseWatch(path.parent)
@@ -288,7 +288,8 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
             watch.wait_until_dead([path.name])
         if lease.is_held_here() or not lease.try_take():
             raise UnavailableError(
-                f"{path}: the sweep is locked by {lease.holder()}\n  wait for it"
+                f"{path}: the sweep is locked by {lease.holder()}\n"
+                f"  wait for it, then: {command('status', path.parent)}"
             )
     with lease.kept():
         try:

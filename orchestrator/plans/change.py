@@ -244,6 +244,13 @@ class Change:
         sizes = sizes.group_by(by).sum()  # cells that use a later axis have groups of their own
         return hours.join(sizes, on=by, how="left", maintain_order="left")
 
+    @cached_property
+    def unmeasured(self) -> set[str]:
+        """The classifiers whose fits took nobody knows how long: neither probed nor trained yet."""
+        asked = {name for name, table in self.sweep.classifier.items() if not _is_probed(table)}
+        trained = self.after.cells.join(self.observed, on="cell", how="semi")
+        return asked - {*trained["classifier"]}
+
     def estimated(self) -> Estimate:
         """Return the figures to compare with the outcome."""
         cost = self.cost
@@ -283,10 +290,17 @@ class Change:
             "store_files": store_files(self.stored),
             "notes": [*self.expansion.notes, *sentences(self.twins)],
             "twins": [twin.to_json() for twin in self.twins],
-            "by_group": table.join(
-                cost, on=["dataset", "classifier"], maintain_order="left"
-            ).to_dicts(),
+            "by_group": [
+                one | {"measured": one["classifier"] not in self.unmeasured}
+                for one in table.join(
+                    cost, on=["dataset", "classifier"], maintain_order="left"
+                ).to_dicts()
+            ],
         }
+
+
+def _is_probed(table: Any) -> bool:
+    return table.options().get("probe", True) is not False
 
 
 def _priced_as(spec: GroupSpec) -> str:

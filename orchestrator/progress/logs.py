@@ -19,6 +19,7 @@ from manyseed.orchestrator.submissions.submission import (
     Submission,
     lost_failures,
     lost_files,
+    retrying,
     submissions,
     tasks_of,
     training,
@@ -303,5 +304,5 @@ def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict
         "task": f"{int(folder.parent.parent.name)}/{attempt.task}",
         "log": str(folder / LOG),
         "traceback": command("logs", paths.directory, address),
-        "retry": training(paths, "resume", "--failed"),
+        "retry": retrying(paths, state),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,9 +19,9 @@ from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.stacks import choices
+from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
-from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.store.ledger import ledger_damage
@@ -32,6 +31,7 @@ from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
     TaskState,
+    as_mended,
     lost_failures,
     lost_files,
     on_cluster,
@@ -41,7 +41,7 @@ from manyseed.orchestrator.submissions.submission import (
 )
 from manyseed.orchestrator.survey import Survey, covered, survey
 from manyseed.orchestrator.sweepstore import lost_groups, ways_back
-from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
+from manyseed.orchestrator.tasks.attempts import UNREADABLE, kind
 from manyseed.orchestrator.tasks.intent import stop_request
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.commands import compact_ids
@@ -60,13 +60,15 @@ def next_steps(
     covers: tuple[int, int] | None = None,
     damaged: bool = False,
     memory: str = "",
+    mended: Sequence[str] = (),
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
     `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
     its plan. `analysing`: whether an analysis job waits or runs. `stopping`: whether all tasks that
     wait or run were asked to stop. `covers`: as in `unanalysed`. `damaged`: whether result tables
-    are. `memory`: what tasks must ask for that lacked it, unless `resume` decides.
+    are. `memory`: what tasks must ask for that lacked it, unless `resume` decides. `mended`: as
+    `submission.as_mended` returns.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -84,10 +86,10 @@ def next_steps(
         yield "Check", ("verify", directory)
         return
     if runs["missing"]:
-        yield _training(paths, bool(tasks or runs["done"]), cells, memory)
+        yield _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
         return
     if runs["failed"]:
-        yield "Retry", ("resume", directory, "--failed", *on_cluster(paths))
+        yield "Retry", ("resume", directory, "--failed", *mended, *on_cluster(paths))
     if not runs["done"]:
         return
     if analysing:
@@ -106,7 +108,13 @@ def in_words(step: Step) -> dict[str, str]:
     return {"what": what, "command": command(*arguments)}
 
 
-def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame, memory: str = "") -> Step:
+def _training(
+    paths: SweepPaths,
+    submitted: bool,
+    cells: pl.DataFrame,
+    memory: str = "",
+    mended: Sequence[str] = (),
+) -> Step:
     """Return the step that missing runs need: fetching data, tuning, or submitting."""
     from manyseed.orchestrator.plans.searches import searches, to_tune
 
@@ -120,7 +128,7 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame, memory: s
         pass  # submitting reports what is wrong
     what, verb = ("Continue with", "resume") if submitted else ("Next", "submit")
     more = ("--memory", memory) if memory and verb == "resume" else ()
-    return what, (verb, directory, *more, *on_cluster(paths))
+    return what, (verb, directory, *more, *mended, *on_cluster(paths))
 
 
 def _has_data(cells: pl.DataFrame) -> bool:
@@ -268,16 +276,17 @@ def status(paths: SweepPaths) -> Status:
 
     If the scheduler does not answer, the status relies on the reports of tasks.
     """
-    state = survey(paths)
-    covers = None
-    with suppress(ManyseedError, OSError):  # no results, or damage that their readers report
-        covers = covered(paths, state)
     listed = submissions(paths)
     silent = None
     try:
         tasks = tasks_of(listed)
     except UnavailableError as error:
         silent, tasks = str(error), tasks_of(listed, ask=False)
+    # later, as runs of a task that has ended are no longer missing
+    state = survey(paths)
+    covers = None
+    with suppress(ManyseedError, OSError):  # no results, or damage that their readers report
+        covers = covered(paths, state)
     every = [task for states in tasks for task in states]
     search, job = look(paths, paths.search_jobs()), look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
@@ -307,6 +316,7 @@ def status(paths: SweepPaths) -> Status:
         covers=covers,
         damaged=bool(damaged),
         memory="" if lacked is None else lacked[0],
+        mended=as_mended(paths, state, missing=bool(_set_aside(listed, tasks))),
     )
     return {
         "directory": str(paths.directory),
@@ -459,6 +469,11 @@ def _problems(
     counts = Counter(task.state for task in current)
     resume = training(paths, "resume")
     yield from lacking(paths, listed, tasks, current)
+    if task := _set_aside(listed, tasks):
+        n = task.last.set_aside
+        ended = "1 run ended its process" if n == 1 else f"{n:,} runs ended their process"
+        shown = command("logs", paths.directory, task.job_id or f"{last.number}/{task.number}")
+        yield f"{ended} twice, and {'was' if n == 1 else 'were'} left out: {shown}"
     for state, text in (
         ("timeout", "ended by the walltime"),
         ("node_fail", "lost with a node"),
@@ -473,8 +488,16 @@ def _problems(
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
     for note, count in waiting.most_common(1):
         if note not in ("Priority", "Resources", "None"):
-            yield f"{_tasks(count)} waiting: {note}"
+            yield f"{count:,} {'task is' if count == 1 else 'tasks are'} waiting: {note}"
     yield from _broken(current)
+
+
+def _set_aside(
+    listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
+) -> TaskState | None:
+    """Return a task of the last submission whose runs ended their processes, not for memory."""
+    last = tasks[-1] if listed else ()
+    return next((one for one in last if one.last.set_aside and not one.last.killed), None)
 
 
 def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
@@ -502,69 +525,3 @@ def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
 
 def _tasks(n: int) -> str:
     return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"
-
-
-def expected(state: Survey, paths: SweepPaths) -> dict[str, tuple[int, float]]:
-    """Return how many missing fits each device has, and the seconds that one of it needs."""
-    runs = _priced(paths, state).filter(pl.col("seconds") > 0, state=MISSING)
-    by_device = runs.group_by("device").agg(pl.len(), pl.col("seconds").sum()).sort("device")
-    return {device: (fits, seconds) for device, fits, seconds in by_device.iter_rows()}
-
-
-_FITS = 3.0
-"""This many fits of each process, at the expected speed, are blended with the observed ones."""
-_LEAST_SECONDS = 30.0
-
-
-def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
-    """Return how many seconds the current training processes need for all missing runs.
-
-    A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
-    classifier, else its expected duration, plus the expected time to measure its response curves.
-    The speed of the processes is the cost of what they finished since they started, blended with
-    the expected speed. Fits of a classifier of which they finished none are not expected to be any
-    quicker than planned.
-
-    `attempts`: the running attempts, with at least one training process in total.
-    """
-    runs = _priced(paths, state)
-    by_group = runs.group_by("group").agg(pl.col("seconds").mean())
-    means = {str(group): mean for group, mean in by_group.iter_rows()}
-    workers = sum(attempt.workers for attempt in attempts)
-    spent = sum(attempt.workers * max(0.0, time.time() - attempt.started) for attempt in attempts)
-    ended: Counter[str] = Counter()
-    for attempt in attempts:
-        ended.update(attempt.done)
-        ended.update(attempt.failed)
-    finished = sum(n * means.get(group, 0.0) for group, n in ended.items())
-    (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
-    blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
-    speed = float(workers * (finished + blended) / (spent + blended))
-    seen = runs.filter(pl.col("group").cast(pl.String).is_in(list(ended)))["classifier"].unique()
-    missing = runs.filter(state=MISSING)
-    is_seen = pl.col("classifier").is_in(seen.implode())
-    known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
-    return round(known / speed + unknown / min(speed, float(workers)), 1)
-
-
-def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
-    """Add to all runs the columns seconds, which is 0 for copies of identical runs, and device."""
-    from manyseed.orchestrator.plans import cost
-    from manyseed.orchestrator.plans.layout import Groups
-
-    observed = measuring = None
-    try:
-        groups = Groups.read(paths)
-        if any(spec.response for spec in groups.specs):
-            from manyseed.orchestrator.plans.cost import planned_seconds
-
-            measuring = planned_seconds(paths, state.plan, groups.specs)
-        observed = cost.observed_seconds(paths, state.plan, groups)
-    except StoreError:  # the store is damaged, which other commands report
-        pass
-    costs = cost.seconds(state.plan, observed, measuring)
-    is_copy = cost.untrained_copies(state.plan)
-    classifiers = state.plan.cells.select("cell", "classifier")
-    return state.runs.join(costs.join(classifiers, on="cell"), on="cell").with_columns(
-        seconds=pl.when(is_copy).then(0.0).otherwise("seconds")
-    )

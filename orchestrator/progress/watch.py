@@ -110,6 +110,7 @@ def watch(submission: Submission) -> Iterator[Progress]:
         except UnavailableError:
             if began - heard > _SILENCE_SECONDS:
                 raise
+            began = time.monotonic()  # that it did not answer may have taken minutes
             (tasks,) = tasks_of([submission], ask=False)
         now = summed(submission, tasks)
         yield now

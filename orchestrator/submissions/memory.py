@@ -59,16 +59,17 @@ class Usage:
     memory_used: int  # bytes, the most that a task measured
     cores_used: float  # mean number of cores that were busy in a task
     memory_exceeded: float = 0.0  # bytes, the most that a task asked for that was killed for memory
+    memory_accounted: float = 0.0  # bytes, the most that SLURM's accounting counted of a task
 
     @property
     def is_least(self) -> bool:
         """Whether tasks needed more than what is known: one was killed before it was measured."""
-        return self.memory_exceeded >= self.memory_used
+        return self.memory_exceeded >= max(self.memory_used, self.memory_accounted)
 
     @property
     def memory_known(self) -> float:
         """The bytes that a task is known to have used: at least what it was killed for."""
-        return max(self.memory_used, self.memory_exceeded)
+        return max(self.memory_used, self.memory_accounted, self.memory_exceeded)
 
     @property
     def advice(self) -> str:
@@ -92,8 +93,12 @@ def usage(submissions: Sequence[Submission]) -> list[Usage]:
     """Return what tasks used, by cluster and resource class, from their own reports."""
     found: dict[tuple[str, str], list[tuple[Submission, Attempt]]] = {}
     exceeded: dict[tuple[str, str], float] = {}
+    counted: dict[tuple[str, str], int] = {}
     try:
         states = tasks_of(submissions)
+        for submission, name, n_bytes in _accounted(submissions):
+            key = (submission.cluster, name)
+            counted[key] = max(counted.get(key, 0), n_bytes)
     except UnavailableError:
         states = tasks_of(submissions, ask=False)
     for submission, tasks in zip(submissions, states, strict=True):
@@ -108,9 +113,35 @@ def usage(submissions: Sequence[Submission]) -> list[Usage]:
                 key = (submission.cluster, names[0] if names else "")
                 found.setdefault(key, []).append((submission, attempt))
     return [
-        replace(_usage(*key, measured), memory_exceeded=exceeded.get(key, 0.0))
+        replace(
+            _usage(*key, measured),
+            memory_exceeded=exceeded.get(key, 0.0),
+            memory_accounted=counted.get(key, 0),
+        )
         for key, measured in found.items()
     ]
+
+
+def _accounted(submissions: Sequence[Submission]) -> Iterator[tuple[Submission, str, int]]:
+    """Yield what accounting counted of tasks: the submission, the resource class, and the bytes.
+
+    Accounting may count memory that processes share several times, and the site kill by that. Where
+    more was counted than a task asked for that was not killed, the site kills by something else.
+    """
+    jobs = {one.number: one.noted_jobs() for one in submissions if one.cluster != LOCAL}
+    listed = [one for one in submissions if one.number in jobs]
+    for scheduler in dict.fromkeys(one.scheduler for one in listed):
+        mine = [one for one in listed if one.scheduler is scheduler]
+        most = scheduler.memory(job for one in mine for job in jobs[one.number].values())
+        for one in mine:
+            for name in ("cpu", "gpu"):
+                asked_for = one.intent.memory.get(name) or math.inf
+                ids = [
+                    jobs[one.number][n].id for n in tasks_in(one, name) & jobs[one.number].keys()
+                ]
+                yield from (
+                    (one, name, most[job]) for job in ids if 0 < most.get(job, 0) <= asked_for
+                )
 
 
 def _usage(cluster: str, resource: str, measured: Sequence[tuple[Submission, Attempt]]) -> Usage:
@@ -131,15 +162,14 @@ def _usage(cluster: str, resource: str, measured: Sequence[tuple[Submission, Att
 
 def used(submissions: Sequence[Submission], resource: str) -> float:
     """Return the most bytes that a task of a resource class is known to have used; 0 if none is."""
-    return max(
-        (
-            attempt.memory
-            for submission in submissions
-            for attempt in submission.attempts()
-            if attempt.task in tasks_in(submission, resource)
-        ),
-        default=0.0,
+    measured = (
+        attempt.memory
+        for submission in submissions
+        for attempt in submission.attempts()
+        if attempt.task in tasks_in(submission, resource)
     )
+    counted = (n_bytes for _, name, n_bytes in _accounted(submissions) if name == resource)
+    return max((*measured, *counted), default=0.0)
 
 
 def tasks_in(submission: Submission, resource: str) -> set[int]:
@@ -266,7 +296,8 @@ def sized(
     said = []
     for name in classes:
         resources = profile.resources(name)
-        usual, had, most = asked(resources), before.get(name, 0.0), used(earlier, name)
+        usual, had = asked(resources), before.get(name, 0.0)
+        most = used(earlier, name) if auto else 0.0
         there = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
         wanted = raised = had if had > usual else 0.0
         if name in short:

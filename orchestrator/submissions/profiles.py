@@ -90,6 +90,12 @@ def own_names() -> list[str]:
     return [name for name in _names() if name != TESTCLUSTER]
 
 
+def words_of_clusters() -> str:
+    """Return the option that names the user's cluster, for messages: any of several profiles."""
+    names = own_names() or _names()
+    return " or ".join(f"--cluster {shell_word(name)}" for name in names) or "--cluster NAME"
+
+
 def needed(last: Intent | None) -> str | None:
     """Return what `AUTO` must be replaced by on this machine.
 

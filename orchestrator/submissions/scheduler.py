@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.tasks.intent import SubmissionPaths
-from manyseed.slurm import ClusterError, available, commands, states
+from manyseed.slurm import ClusterError, ClusterUnavailable, available, commands, states
 from manyseed.slurm.batch import system_of
 from manyseed.slurm.commands import NO_CLUSTER
 from manyseed.slurm.profile import Template
@@ -92,7 +92,8 @@ class Scheduler:
         try:
             answers = self._answers(jobs, lost, certain=certain)
         except UnavailableError as error:
-            self._silence = error
+            # it may have taken its time: the next look must not wait as long again
+            self._silence, self._asked = error, time.monotonic()
             raise
         self._known |= answers
         arrays = {array.name: array for array in lost}
@@ -127,6 +128,16 @@ class Scheduler:
             answers[job] = states.named_for_memory(state, logs[name])
         return answers
 
+    def memory(self, jobs: Iterable[Job]) -> dict[str, int]:
+        """Return the most bytes that SLURM's accounting counted of each job that it knows."""
+        wanted = {job.id: job.array for job in jobs}
+        if not wanted or not self.is_slurm or not self.is_here:
+            return {}
+        with suppress(UnavailableError), self.active():
+            since = min(array.submitted for array in wanted.values())
+            return states.memory({job: array.name for job, array in wanted.items()}, since)
+        return {}
+
     @property
     def is_here(self) -> bool:
         """Whether this machine has the commands of its scheduler."""
@@ -143,6 +154,10 @@ class Scheduler:
         try:
             with commands.speaking_to(self._conf):
                 yield
+        except ClusterUnavailable as error:
+            ping = ", and scontrol ping tells when it answers" * self.is_slurm
+            later = f"\n  try again later: jobs go on meanwhile{ping}" * error.may_answer
+            raise UnavailableError(f"{error}{later}") from None
         except ClusterError as error:
             raise UnavailableError(str(error)) from None
 

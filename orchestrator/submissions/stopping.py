@@ -200,15 +200,15 @@ def held(
     for submission, states in zip(listed, tasks, strict=True):
         found[submission.is_paused] += [task for task in states if task.state == "held"]
     if paused := found[True]:
-        yield f"{_were(len(paused))} held: {resume} releases paused tasks"
+        yield f"{_are(len(paused))} held: {resume} releases paused tasks"
     if others := found[False]:
         ((why, _),) = Counter(task.note for task in others).most_common(1)
         jobs = " ".join(compact_ids(task.job_id for task in others))
-        yield f"{_were(len(others))} held ({why}) and will not start: scontrol release '{jobs}'"
+        yield f"{_are(len(others))} held ({why}) and will not start: scontrol release '{jobs}'"
 
 
-def _were(n: int) -> str:
-    return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"
+def _are(n: int) -> str:
+    return f"{n:,} task is" if n == 1 else f"{n:,} tasks are"
 
 
 _POLL_SECONDS = 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
 from collections import Counter
@@ -10,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from manyseed.jobs.checks import cut
 from manyseed.orchestrator.disk.placing import file_clock
@@ -53,6 +55,11 @@ from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile
 from manyseed.slurm.states import JobState, named_for_memory
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyseed.orchestrator.survey import Survey
 
 OVER = ("finished", "stopped", "broken")
 """States of an attempt that mean its task is over, wherever it ran."""
@@ -270,9 +277,9 @@ class Submission:
         return is_unclear and _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
 
 
-def running(submissions: Sequence[Submission]) -> list[Submission]:
-    """Return the submissions with a task that trains or will train; raises like `tasks_of`."""
-    states = zip(submissions, tasks_of(submissions), strict=True)
+def running(submissions: Sequence[Submission], *, ask: bool = True) -> list[Submission]:
+    """Return the submissions with a task that trains or will train; as `tasks_of`."""
+    states = zip(submissions, tasks_of(submissions, ask=ask), strict=True)
     return [submission for submission, tasks in states if any(task.is_alive for task in tasks)]
 
 
@@ -556,6 +563,38 @@ def training(paths: SweepPaths, verb: str, *words: object) -> str:
     return command(verb, paths.directory, *words, *on_cluster(paths))
 
 
+def as_mended(paths: SweepPaths, state: Survey, *, missing: bool = False) -> list[str]:
+    """Return the words by which `resume` trains own code that was mended; mostly none.
+
+    Own code is mended after runs failed, or if `missing` ended their process. Where others of that
+    code are finished, it makes another recipe.
+    """
+    suspect = state.with_state("failed", *["missing"] * missing).select("cell").unique()
+    if suspect.is_empty():
+        return []
+    from manyseed.jobs.classifiers import is_own
+    from manyseed.orchestrator.provenance import code_key, read_recipes
+
+    def keys(cells: pl.DataFrame) -> set[str]:
+        texts = (text for text in cells["canonical"] if '"own":' in text)
+        described = (json.loads(text)["classifier"] for text in texts)
+        return {code_key(one) for one in described if is_own(one)}
+
+    wrong = keys(state.plan.cells.join(suspect, on="cell", how="semi"))
+    wrong = wrong and wrong & keys(state.finished_cells)
+    recipes = read_recipes(paths.recipes).values() if wrong else ()
+    digests = (one.own.get(key, "") for one in recipes if one.own for key in wrong)
+    # users mend files; libraries have versions instead
+    return ["--other-recipe"] * any(digest.startswith("sha256:") for digest in digests)
+
+
+def retrying(paths: SweepPaths, state: Survey | None = None) -> str:
+    """Return the command that trains failed runs again, also after own code was mended."""
+    from manyseed.orchestrator.survey import survey  # imports polars
+
+    return training(paths, "resume", "--failed", *as_mended(paths, state or survey(paths)))
+
+
 def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
     """Return the error for a request that needs a finished run; it says why runs failed, if any."""
     from manyseed.orchestrator.survey import survey  # imports polars
@@ -575,7 +614,7 @@ def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
         return RunsError(
             f"{paths.directory}: {what}{most}: {cut(error.splitlines()[0])}\n"
             f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"
-            f"  then train them again: {training(paths, 'resume', '--failed')}"
+            f"  then train them again: {retrying(paths, state)}"
         )
     remedy = training(paths, "submit")
     return UserError("no run is finished yet", file=paths.directory, remedy=remedy)

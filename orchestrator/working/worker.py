@@ -377,7 +377,9 @@ class TaskAttempt:
                 self._on_message(message)
             self.publisher.publish_due()
             if self._is_due(self._reported):
-                if time.monotonic() - self._measured >= _MEASURE_SECONDS:
+                age = time.monotonic() - self._began
+                often = min(_MEASURE_SECONDS, max(_REPORT_SECONDS, age / 10))
+                if time.monotonic() - self._measured >= often:  # one may be killed soon
                     self._measure()
                 self._report("running", durable=False)
         self._measure()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -213,6 +215,84 @@ def test_changed_code_of_the_same_version_is_refused_with_the_difference(
     assert sweep.status()["runs"]["failed"] == 0
     digests = {tuple(recipe.get("own", {}).values()) for recipe in recipes(sweep)}
     assert len(digests) == 3
+
+
+ENDS = """
+import os
+import numpy as np
+
+def fit(X, y, X_test, n_classes, hparams, init, batch):
+    draw = init.random()
+    if len(y) > 80 and draw < {below}:
+        {does}
+    return np.full((len(X_test), n_classes), draw)
+"""
+
+
+ENDING = """
+name    = "own"
+seed    = 3
+repeats = 1
+runs    = 6
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["mine"]
+[classifier.mine]
+train = "mine:fit"
+"""
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        "raise ValueError('planted')",
+        pytest.param("os._exit(7)", marks=[pytest.mark.process, pytest.mark.slow]),
+    ],
+)
+def test_what_is_proposed_after_own_code_failed_trains_the_mended_code(
+    tmp_path: Path, does: str
+) -> None:
+    (tmp_path / "mine.py").write_text(ENDS.format(below=0.5, does=does))
+    file = write(tmp_path / "own.toml", ENDING)
+    directory = tmp_path / "sweep"
+    code, said = inside("run", file, "--out", directory, "--workers", 1)
+    state = Sweep(directory).status()
+    failed = state["runs"]["failed"]
+    assert (code, bool(failed)) == ((1, True) if "raise" in does else (3, False)), said
+    if not failed:
+        left = state["runs"]["missing"]
+        assert f"{left} runs ended their process twice, and were left out" in said
+        assert f"manyseed logs {directory} 1/0" in said
+    (proposed,) = {one["command"] for one in state["next"] if " resume " in one["command"]}
+    assert proposed in said
+    if failed:
+        assert proposed in inside("logs", directory, "--failed")[1]
+    (tmp_path / "mine.py").write_text(ENDS.format(below=0.5, does="pass"))
+    code, said = inside(*shlex.split(proposed)[1:], "--watch")
+    assert (code, Sweep(directory).status()["runs"]["done"]) == (0, 6), said
+
+
+def test_a_plan_says_what_was_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ENDS.format(below=0.0, does="pass"))
+    text = ENDING.replace('["mine"]', '["mine", "lr-sgd"]') + "probe = false\n"
+    file, directory = write(tmp_path / "own.toml", text), tmp_path / "sweep"
+    told = "How long mine trains was not measured (probe = false): 2.1 s for a fit is a guess."
+
+    def planned() -> tuple[str, dict[str, bool]]:
+        said = " ".join(inside("plan", file, "--out", directory)[1].split())
+        shown = json.loads(inside("plan", file, "--out", directory, "--json")[1])
+        return said, {one["classifier"]: one["measured"] for one in shown["by_group"]}
+
+    said, measured = planned()
+    assert measured == {"mine": False, "lr-sgd": True}
+    assert told in said
+    assert "mine 133 45 6 6 not measured" in said
+    assert re.search(r"lr-sgd 133 45 6 6 0\.\d+ ", said)
+    Sweep(directory).submit(workers=1, only="classifier = 'mine'")
+    said, measured = planned()
+    assert measured == {"mine": True, "lr-sgd": True}
+    assert told not in said
+    assert "not measured" not in said
 
 
 TWICE = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')

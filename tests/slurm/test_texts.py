@@ -437,3 +437,25 @@ def answers(folder: Path, error: str) -> None:
     shim = folder / "squeue"
     shim.write_text(f"#!/bin/sh\necho '{error}' >&2\nexit 1\n")
     shim.chmod(0o755)
+
+
+def test_the_most_of_a_jobs_steps_is_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = """7_0|mine.0|
+        7_0.batch|batch|11.97M
+        7_0.0|python|2637976K
+        7_1|mine.0|
+        7_1.0|python|1.5G
+        7_1.0|python|2G
+        8_0|another.0|
+        8_0.0|python|9G
+        Your last job 99 used | 3 core hours | all"""
+    monkeypatch.setattr(commands, "run", lambda words: printed)
+    jobs = {"7_0": "mine", "7_1": "mine", "8_0": "mine", "9_0": "mine"}
+    assert states.memory(jobs, 0.0) == {"7_0": 2637976 * 2**10, "7_1": 2 * 2**30}
+    assert states.memory({}, 0.0) == {}
+
+    def silent(words: list[str]) -> str:
+        raise ClusterUnavailable("sacct did not answer")
+
+    monkeypatch.setattr(commands, "run", silent)
+    assert states.memory(jobs, 0.0) == {}

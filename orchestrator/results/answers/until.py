@@ -49,7 +49,7 @@ from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.submissions.requirements import require_code
-from manyseed.orchestrator.submissions.submission import training
+from manyseed.orchestrator.submissions.submission import retrying
 from manyseed.orchestrator.survey import survey
 from manyseed.slurm import local
 
@@ -488,12 +488,13 @@ def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
 
 
 def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:
-    failed = survey(paths).with_state("failed").join(cells, on="cell", how="semi").height
+    state = survey(paths)
+    failed = state.with_state("failed").join(cells, on="cell", how="semi").height
     if failed:
         raise RunsError(
             f"{failed:,} runs of these cells failed; more runs do not replace them\n"
             f"  see {command('logs', paths.directory, '--failed')}; retry them with "
-            f"{training(paths, 'resume', '--failed')}"
+            f"{retrying(paths, state)}"
         )
 
 

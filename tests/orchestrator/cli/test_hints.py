@@ -22,7 +22,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.cli import analyze, output, status
 from manyseed.orchestrator.errors import shell_word
 from manyseed.orchestrator.submissions.profiles import user_folder
-from tests.orchestrator.conftest import inside, write
+from tests.orchestrator.conftest import QUICK, inside, write
 
 TEXT = """
 name = "sweep"
@@ -235,6 +235,19 @@ def test_files_that_are_written_are_named_as_a_shell_reads_them(login: Path) -> 
     code, said = inside("status", "no sweep")
     assert code == 2
     assert "manyseed plan SWEEP.toml --out 'no sweep'" in said
+    for word, proposed in {"quick": "quick.toml --out quick", "quick.toml": "quick.toml"}.items():
+        write(login / "quick.toml", QUICK)
+        code, said = inside("submit", word)
+        assert (code, commands(said)) == (2, [f"plan {proposed}"]), said
+
+
+def test_what_needs_a_cluster_names_the_users(login: Path) -> None:
+    write(login / "quick.toml", QUICK)
+    detached = ("run", "quick.toml", "--cluster", "local", "--detach")
+    assert "give --cluster NAME" in inside(*detached)[1]
+    for name in ("lab", "other"):
+        write(user_folder() / f"{name}.toml", 'time = "60"\n')
+    assert "give --cluster lab or --cluster other" in inside(*detached)[1]
 
 
 def interrupt(*_: object) -> None:

@@ -1,19 +1,26 @@
-"""The command at a real terminal: watching ends by Ctrl-C."""
+"""The command at a real terminal, where watching ends by Ctrl-C, and in a pipe."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from manyseed import Sweep
-from tests.orchestrator.conftest import MANYSEED, write
+from manyseed.orchestrator.cli import output
+from manyseed.orchestrator.progress import watch
+from tests.orchestrator.conftest import MANYSEED, apart, write
 
 HELD = """
 import time
@@ -114,3 +121,39 @@ def test_watching_ends_by_ctrl_c_and_the_sweep_goes_on(
         (tmp_path / "go").touch()
     sweep.wait()
     assert sweep.status()["runs"]["missing"] == 0
+
+
+def test_forced_colours_bring_no_cursor_into_a_pipe(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(quick.directory, tmp_path / "sweep")
+    shutil.rmtree(copy / "results", ignore_errors=True)
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    done = apart("analyze", copy, "--metrics", "accuracy", "--cluster", "local")
+    assert done.returncode == 0, done.stderr
+    assert "✓ analysing" in done.stdout
+    assert "\x1b[1" in done.stdout, "colours were asked for"
+    codes = set(re.findall(r"\x1b\[[?0-9;]*([A-Za-z])", done.stdout + done.stderr))
+    assert codes == {"m"}
+    assert "\r" not in done.stdout
+
+
+def test_elsewhere_a_line_tells_that_a_task_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    states = ["starting"] * 20 + ["running"] * 70 + ["finished"]
+
+    def watched(_: object) -> Iterator[watch.Progress]:
+        for state in states:
+            now[0] += 1
+            yield watch.Progress(9, done=9 * (state == "finished"), state=state)
+
+    monkeypatch.setattr(watch, "watch", watched)
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    output.show(SimpleNamespace(n_runs=9), Console(file=sys.stdout, width=200))  # type: ignore[arg-type]
+    lines = [line.partition(";")[0] for line in capsys.readouterr().out.splitlines()]
+    running = "training, running: 0 of 9 runs"
+    assert lines == [running, running, "training, finished: 9 of 9 runs"]

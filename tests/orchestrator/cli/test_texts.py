@@ -73,6 +73,7 @@ def test_a_damaged_store_of_whole_runs_is_not_said_to_be_right():
     found = {"findings": [{"problem": "lost"}], "runs_wrong": 0}
     assert keep._verdict(found) == "their predictions are whole, other files are damaged."
     assert keep._verdict({**found, "runs_wrong": 2}) == "2 are wrong."
+    assert keep._verdict({**found, "runs_wrong": 1}) == "1 is wrong."
 
 
 def console(monkeypatch, *, terminal):
@@ -420,3 +421,10 @@ def test_no_verb_takes_an_empty_word_for_an_option_that_is_not_given(value):
             code, told = inside(*path, value)
             assert (code, "is empty" in told) == (2, True), (path, told)
     assert tried > 200
+
+
+def test_times_below_a_second_are_told_as_such() -> None:
+    times = {0.0: "0 s", 0.00002: "<0.001 s", 0.0083: "0.0083 s", 0.25: "0.25 s", 59.0: "59 s"}
+    assert {seconds: output.duration(seconds) for seconds in times} == times
+    minutes = {0.0: "–", 0.0001: "<0.001", 0.002: "0.002", 0.25: "0.25", 1234.0: "1,234"}
+    assert {number: output.amount(number) for number in minutes} == minutes

@@ -109,8 +109,10 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_lock_is_held_by_one_and_leaves_nothing(tmp_path: Path) -> None:
     with locked(tmp_path / ".lock", "planning"):
-        with pytest.raises(UnavailableError, match=f"process {os.getpid()} on .*, planning"):
+        told = f"process {os.getpid()} on .*, planning"
+        with pytest.raises(UnavailableError, match=told) as raised:
             locked(tmp_path / ".lock", "submitting").__enter__()
+        assert str(raised.value).endswith(f"wait for it, then: manyseed status {tmp_path}")
         with locked(tmp_path / ".tuning.lock", "tuning"):
             pass
     assert list(tmp_path.iterdir()) == []

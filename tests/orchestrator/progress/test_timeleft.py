@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyseed.orchestrator.progress.status import seconds_left
+from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.store.arrays import DONE, MISSING
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import Attempt
@@ -53,6 +53,31 @@ def test_time_left_follows_the_speed_that_was_seen(quick: Sweep, expected: float
         elapsed = fits_seen * 5 * expected / WORKERS
         found = seconds_left(quick.paths, todo, [attempt({"0": fits_seen}, elapsed)])
     assert found == pytest.approx(5 * left, rel=0.1)
+
+
+def test_fits_that_were_thought_to_take_next_to_nothing_are_not_done_at_once(
+    quick: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe saw a hundredth of what fits take; the first ones are not published yet."""
+    import polars as pl
+
+    from manyseed.orchestrator.plans import cost
+
+    def seconds(plan: Any, observed: Any, measuring: Any) -> pl.DataFrame:
+        return plan.cells.select("cell", seconds=pl.lit(0.01), device=pl.lit("cpu"))
+
+    monkeypatch.setattr(cost, "seconds", seconds)
+    survey = quick.survey()
+    states = {group: np.full_like(each, MISSING) for group, each in survey.states.items()}
+    states[0][:16] = DONE
+    todo = dataclasses.replace(survey, states=states)
+    left = 1.0 * (64 - 2 * 3 - 16) / WORKERS
+    found = seconds_left(quick.paths, todo, [attempt({"0": 16}, 5.0 + 16 * 1.0 / WORKERS)])
+    assert 0.4 * left < found < 1.2 * left
+    states = {group: np.full_like(each, DONE) for group, each in survey.states.items()}
+    states[0][:1] = MISSING
+    todo = dataclasses.replace(survey, states=states)
+    assert 0 < seconds_left(quick.paths, todo, [attempt({}, 0.0)]) < 0.1, "not 0 s"
 
 
 def test_quick_fits_say_nothing_of_those_of_another_classifier(

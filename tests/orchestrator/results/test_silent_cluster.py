@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,28 @@ def test_a_task_runs_only_while_it_writes(
     log = submission / "submitit" / "77_0_0_log.err"
     log.write_text("slurmstepd: error: Job 77 exceeded memory limit (257490944 > 157286400)\n")
     assert told(sweep)[0] == {"finished": 1, "out_of_memory": 1}
+
+
+def test_what_needs_its_answer_says_what_to_try(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "manyseed" / "clusters").mkdir(parents=True)
+    write(tmp_path / "manyseed" / "clusters" / "far.toml", 'time = "10"\n')
+    code, printed = inside("resume", sweep.directory)
+    assert (code, "try again later: jobs go on meanwhile" in printed) == (4, True), printed
+
+
+def test_watching_begins_with_what_tasks_write(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = sweep.paths.submission(2).glob("lives/*/progress.json")
+    ended = file.read_text().replace('"running"', '"finished"')
+    monkeypatch.setattr(time, "sleep", lambda seconds: file.write_text(ended))
+    code, printed = inside("status", sweep.directory, "--watch")
+    assert code == 0, printed
+    assert "try again later: jobs go on meanwhile" in printed
+    assert "training, finished: " in printed
 
 
 def test_what_is_asked_to_stop_is_counted_as_status_does(sweep: Sweep) -> None:

@@ -145,8 +145,11 @@ def test_what_waits_to_be_released_is_named_with_the_way(lab: Lab, sweep: Sweep)
     lab.reason = "launch_failed_requeued_held"
     shown = command("status", sweep.directory)
     assert f"Tasks: {RUNS} held (1_[0-{RUNS - 1}])" in shown.stdout, shown.output
-    told = f"{RUNS} tasks were held ({lab.reason}) and will not start: scontrol release '1_[0-3]'"
+    told = f"{RUNS} tasks are held ({lab.reason}) and will not start: scontrol release '1_[0-3]'"
     assert told in " ".join(shown.stderr.split())
+    lab.reason = "QOSMaxJobsPerUserLimit"
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert f"{RUNS} tasks are waiting: {lab.reason}" in told
     lab.reason = "JobHeldUser"
     assert command("cancel", sweep.directory, "--pause").returncode == 0
     shown = command("status", sweep.directory)
@@ -204,7 +207,7 @@ def test_some_cells_are_left_out_and_the_way_back_is_named(
     assert done.returncode == 0, done.output
     said = " ".join(done.stdout.split())
     cancelled = "" if told == "RUNNING" else "; 4 waiting tasks cancelled"
-    assert f"Tasks train none of the 4 missing runs of 1 cell{cancelled}." in said
+    assert f"No task trains the 4 missing runs of 1 cell any more{cancelled}." in said
     (again,) = re.findall(r"Train them after all: manyseed (.*)", done.stdout)
     lab.states = {f"1_{n}": "CANCELLED" for n in range(RUNS)} if cancelled else lab.states
     resumed = command(*again.split())

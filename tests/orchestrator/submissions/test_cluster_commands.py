@@ -82,6 +82,7 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     made = command("cluster", "init", "--out", file)
     assert made.returncode == 0, made.stderr
     profile = read_profile(file)
+    assert profile.slurm_conf == slurm.cluster.conf, "another shell reaches the same cluster"
     assert profile.cpu.options["partition"] == "cpu"
     assert (profile.cpu.minutes, profile.cpu.cores) == (240, 8)
     assert profile.resources("gpu").options["gres"] == "gpu:1"

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,13 @@ class Cluster:
         self.clock = clock
         self.asked: list[tuple[float, str]] = []
         self.rows: list[str] = []
-        self.silent = False
+        self.silent, self.takes = False, 0.0
         self.shown: str | ClusterError = ""  # of a job that is asked for by its id
 
     def run(self, arguments: list[str]) -> str:
         self.asked.append((self.clock.now, arguments[0]))
         if self.silent:
+            self.clock.now += self.takes
             raise ClusterUnavailable("the cluster does not answer: it is being mended")
         if arguments[:4] == ["scontrol", "-o", "show", "job"]:
             if isinstance(self.shown, ClusterError):
@@ -235,6 +237,27 @@ def test_a_cluster_that_stays_silent_ends_the_watching(
     with pytest.raises(UnavailableError, match="being mended"):
         list(watch.watch(submission))
     assert 900 < clock.now - began < 960
+
+
+def test_a_cluster_that_takes_its_time_to_stay_silent_is_waited_for_once(
+    cluster: Cluster, clock: Clock, submit: Callable[..., Submission]
+) -> None:
+    submission = submit(1)
+    cluster.rows = [row(1, 0)]
+    cluster.takes = 120.0
+    cluster.silent = True
+    for _ in range(3):  # as a status that looks at runs, a search and an analysis
+        with pytest.raises(UnavailableError, match="try again later: jobs go on meanwhile"):
+            submission.tasks()
+    assert clock.now == 1120.0
+    seen = [clock.now]
+    for _ in watch.watch(submission):
+        seen.append(clock.now)
+        if clock.now > 1600:
+            break
+    waits = [later - now for now, later in pairwise(seen)]
+    assert max(waits) < 130
+    assert len(waits) > 100, "progress is shown meanwhile"
 
 
 def test_only_a_cluster_that_is_not_needed_may_be_silent(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import textwrap
 from collections.abc import Iterator
@@ -299,6 +300,54 @@ def test_too_little_memory_is_named_and_more_can_be_asked_for(
     finish(sweep, expected)
     (used,) = sweep.usage()
     assert used.memory_used > 50 * 2**20
+
+
+HOLDS = """
+import time
+import numpy as np
+import torch
+
+def fit(X, y, X_test, n_classes, hparams, init, batch):
+    if len(y) > 80:
+        held, end = np.ones(30 * 2**17), time.monotonic() + 5
+        while time.monotonic() < end:
+            held[:2**17] *= 1.0001
+    return init.normal(size=(len(X_test), n_classes))
+"""
+
+
+def test_what_tasks_used_is_no_less_than_what_the_site_kills_by(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    write(tmp_path / "holds.py", HOLDS)
+    text = """
+    name = "holds"
+    seed = 1
+    repeats = 1
+    runs = 8
+    [[grid]]
+    dataset    = ["sklearn:wine"]
+    classifier = ["mine"]
+    [classifier.mine]
+    train = "holds:fit"
+    """
+    changes = {"mem": 'mem = "12G"', "cpus-per-task": "cpus-per-task = 8"}
+    sweep = Sweep.plan(write(tmp_path / "holds.toml", text), tmp_path / "sweep")
+    submission = submitted(sweep, profile(slurm, tmp_path, **changes))
+    sweep.wait()
+    assert sweep.survey().counts["done"] == 8, report(sweep)
+    (job,) = [job.id for job in submission.jobs().values()]
+
+    def accounted() -> int:
+        words = ["sacct", "-n", "-P", "--units=K", "-j", job, "-o", "MaxRSS"]
+        lines = slurm.cluster.command(words).split()
+        return max((int(float(line.rstrip("K")) * 1024) for line in lines), default=0)
+
+    wait_until(lambda: accounted() > 2**28, lambda: "the memory of the job's steps")
+    (used,) = sweep.usage()
+    assert used.memory_known == max(used.memory_used, accounted())
+    (amount,) = re.findall(r'mem = "(.*)G" would do', used.advice)
+    assert accounted() < float(amount) * 2**30 < 2 * accounted()
 
 
 def test_a_broken_node_fails_no_run_and_is_kept_away_from(

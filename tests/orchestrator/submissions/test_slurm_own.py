@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import command, train, write
 from tests.orchestrator.submissions.test_slurm import finish, report
 from tests.orchestrator.submissions.test_slurm_faults import pid, profile, submitted
+from tests.orchestrator.test_own import ENDING, ENDS
 from tests.orchestrator.test_own_commands import FLAT, OWN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -82,3 +84,21 @@ def test_they_are_killed_edited_and_resumed(slurm: Slurm, tmp_path: Path) -> Non
     finish(sweep, expected)
     assert sweep.status()["runs"]["failed"] == 0
     assert not [*scratch.glob("manyseed-*")]
+
+
+@pytest.mark.parametrize("below", [0.5, 2.0])
+def test_mended_code_is_trained_by_what_was_proposed(
+    slurm: Slurm, tmp_path: Path, below: float
+) -> None:
+    mine = write(tmp_path / "mine.py", ENDS.format(below=below, does="raise ValueError"))
+    text = ENDING.replace('["mine"]', '["mine", "lr-sgd"]')
+    sweep = Sweep.plan(write(tmp_path / "ending.toml", text), tmp_path / "sweep")
+    submitted(sweep, profile(slurm, tmp_path))
+    sweep.wait()
+    state = sweep.status()
+    assert state["runs"]["failed"] > 0, report(sweep)
+    (proposed,) = {one["command"] for one in state["next"] if " resume " in one["command"]}
+    assert proposed in command("logs", sweep.directory, "--failed").stdout
+    write(mine, ENDS.format(below=below, does="pass"))
+    done = command(*shlex.split(proposed)[1:], "--watch")
+    assert (done.returncode, sweep.status()["runs"]["done"]) == (0, 12), done.output

@@ -1,0 +1,85 @@
+"""The time that missing runs take, as planned and as observed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import polars as pl
+
+from manyseed.orchestrator.errors import StoreError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.store.arrays import MISSING
+from manyseed.orchestrator.survey import Survey
+from manyseed.orchestrator.tasks.attempts import Attempt
+
+
+def expected(state: Survey, paths: SweepPaths) -> dict[str, tuple[int, float]]:
+    """Return how many missing fits each device has, and the seconds that one of it needs."""
+    runs = _priced(paths, state).filter(pl.col("seconds") > 0, state=MISSING)
+    by_device = runs.group_by("device").agg(pl.len(), pl.col("seconds").sum()).sort("device")
+    return {device: (fits, seconds) for device, fits, seconds in by_device.iter_rows()}
+
+
+_FITS = 3.0
+"""This many fits of each process, at the expected speed, are blended with the observed ones."""
+_LEAST_SECONDS = 30.0
+_START_SECONDS = 5.0  # of a training process: imports
+_MOST_HOPE = 2.0
+
+
+def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
+    """Return how many seconds the current training processes need for all missing runs.
+
+    A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
+    classifier, else its expected duration, plus the expected time to measure its response curves.
+    The speed of the processes is the cost of what they finished since they started, blended with
+    the expected speed, but at most twice what was seen since they began to train. Fits of a
+    classifier of which they finished none are not expected to be any quicker than planned.
+
+    `attempts`: the running attempts, with at least one training process in total.
+    """
+    runs = _priced(paths, state)
+    by_group = runs.group_by("group").agg(pl.col("seconds").mean())
+    means = {str(group): mean for group, mean in by_group.iter_rows()}
+    workers = sum(attempt.workers for attempt in attempts)
+    spent = sum(attempt.workers * max(0.0, time.time() - attempt.started) for attempt in attempts)
+    ended: Counter[str] = Counter()
+    for attempt in attempts:
+        ended.update(attempt.done)
+        ended.update(attempt.failed)
+    finished = sum(n * means.get(group, 0.0) for group, n in ended.items())
+    (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
+    blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
+    speed = float(workers * (finished + blended) / (spent + blended))
+    trained = spent - workers * _START_SECONDS
+    if ended.total() >= workers and trained > 0:  # far less may have been expected than it took
+        speed = min(speed, float(_MOST_HOPE * workers * finished / trained))
+    seen = runs.filter(pl.col("group").cast(pl.String).is_in(list(ended)))["classifier"].unique()
+    missing = runs.filter(state=MISSING)
+    is_seen = pl.col("classifier").is_in(seen.implode())
+    known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
+    left = known / speed + unknown / min(speed, float(workers))
+    return max(round(left, 1), min(left, 0.1))
+
+
+def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
+    """Add to all runs the columns seconds, which is 0 for copies of identical runs, and device."""
+    from manyseed.orchestrator.plans import cost  # imports pydantic
+
+    observed = measuring = None
+    try:
+        groups = Groups.read(paths)
+        if any(spec.response for spec in groups.specs):
+            measuring = cost.planned_seconds(paths, state.plan, groups.specs)
+        observed = cost.observed_seconds(paths, state.plan, groups)
+    except StoreError:  # the store is damaged, which other commands report
+        pass
+    costs = cost.seconds(state.plan, observed, measuring)
+    is_copy = cost.untrained_copies(state.plan)
+    classifiers = state.plan.cells.select("cell", "classifier")
+    return state.runs.join(costs.join(classifiers, on="cell"), on="cell").with_columns(
+        seconds=pl.when(is_copy).then(0.0).otherwise("seconds")
+    )

@@ -51,7 +51,7 @@ def docs(
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
     A word that is no page is searched for, also in other forms and by words of the same meaning:
-    its sections are listed, each with a line; of several words, those that have all.
+    the best section is printed, up to 40 lines, and the next ones are listed, each with a line.
 
     Examples:
 
@@ -92,9 +92,11 @@ def docs(
         for word in absent:
             near = meant(_terms_like([word], texts)).capitalize()
             say(f"No page has the word {quoted(word)}. {near}".rstrip())
-        for one in places[:_PLACES]:
+        for number, one in enumerate(places[:_PLACES]):
             say(f"{one.where}  {one.title}")
             say(one.line, indent=2)
+            for line in () if number else _beginning(one.where, texts):
+                console.print(f"  {line}".rstrip(), markup=False, highlight=False, soft_wrap=True)
         return say_next("Read one", "docs", places[0].where)
     require_one_of(name, texts, "there is no such page", key="PAGE")
     text = _REFERENCE.sub(lambda _: _methods(), completed(name, texts[name]))
@@ -110,6 +112,29 @@ def docs(
     else:
         console.print(text, end="", soft_wrap=True)
     return None
+
+
+def _beginning(where: str, texts: Mapping[str, str]) -> list[str]:
+    """Return a section in at most `_LINES` lines, without its heading; none of a glossary's word."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    page, _, heading = where.partition("#")
+    by_heading = sections(texts[page])
+    if not any(spelt(one) == spelt(heading) for one in by_heading):
+        return []
+    alike = (one for one in by_heading if spelt(one) == spelt(heading))
+    text = by_heading[heading if heading in by_heading else next(alike)][1]
+    text = re.sub(r"\A#.*\n|<!--.*?-->", "", text)
+    plain = Console(width=_WIDTH, color_system=None, force_terminal=False)
+    with plain.capture() as shown:
+        plain.print(Markdown(text, hyperlinks=False))
+    lines = [line.rstrip() for line in shown.get().strip("\n").splitlines()]
+    lines = ["", *lines, ""]
+    return lines if len(lines) <= _LINES else [*lines[: _LINES - 2], "…", ""]
+
+
+_LINES, _WIDTH = 38, 78  # of a section that a search shows, below its name
 
 
 _NAMED = "plus-minus greater approximately identical twins asterisk"

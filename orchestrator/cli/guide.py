@@ -19,7 +19,7 @@ import typer
 
 from manyseed.jobs.checks import quoted, similar
 from manyseed.orchestrator.cli.arguments import found, switch, written_to
-from manyseed.orchestrator.cli.manual import FENCE, pages, sections, spelt, words
+from manyseed.orchestrator.cli.manual import FENCE, beginning, pages, sections, spelt, words
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, meant, require_one_of
 
@@ -95,7 +95,7 @@ def docs(
         for number, one in enumerate(places[:_PLACES]):
             say(f"{one.where}  {one.title}")
             say(one.line, indent=2)
-            for line in () if number else _beginning(one.where, texts):
+            for line in () if number else beginning(one.where, texts):
                 console.print(f"  {line}".rstrip(), markup=False, highlight=False, soft_wrap=True)
         return say_next("Read one", "docs", places[0].where)
     require_one_of(name, texts, "there is no such page", key="PAGE")
@@ -112,29 +112,6 @@ def docs(
     else:
         console.print(text, end="", soft_wrap=True)
     return None
-
-
-def _beginning(where: str, texts: Mapping[str, str]) -> list[str]:
-    """Return a section in at most `_LINES` lines, without its heading; none of a glossary's word."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    page, _, heading = where.partition("#")
-    by_heading = sections(texts[page])
-    if not any(spelt(one) == spelt(heading) for one in by_heading):
-        return []
-    alike = (one for one in by_heading if spelt(one) == spelt(heading))
-    text = by_heading[heading if heading in by_heading else next(alike)][1]
-    text = re.sub(r"\A#.*\n|<!--.*?-->", "", text)
-    plain = Console(width=_WIDTH, color_system=None, force_terminal=False)
-    with plain.capture() as shown:
-        plain.print(Markdown(text, hyperlinks=False))
-    lines = [line.rstrip() for line in shown.get().strip("\n").splitlines()]
-    lines = ["", *lines, ""]
-    return lines if len(lines) <= _LINES else [*lines[: _LINES - 2], "…", ""]
-
-
-_LINES, _WIDTH = 38, 78  # of a section that a search shows, below its name
 
 
 _NAMED = "plus-minus greater approximately identical twins asterisk"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -63,3 +64,26 @@ def spelt(text: str, keep: str = "") -> str:
     plain = "".join(c for c in plain if not unicodedata.combining(c))
     plain = re.sub("[α-ω]", lambda m: unicodedata.name(m[0]).split()[-1].lower(), plain)
     return re.sub(r"[_ -]hat\b", "", re.sub(rf"[^\w{keep}]+", "-", plain)).strip("-")
+
+
+def beginning(where: str, texts: Mapping[str, str]) -> list[str]:
+    """Return a section in few lines (`_LINES`), without its heading; none of a word's meaning."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    page, _, heading = where.partition("#")
+    by_heading = sections(texts[page])
+    if not any(spelt(one) == spelt(heading) for one in by_heading):
+        return []
+    alike = (one for one in by_heading if spelt(one) == spelt(heading))
+    text = by_heading[heading if heading in by_heading else next(alike)][1]
+    text = re.sub(r"\A#.*\n|<!--.*?-->", "", text)
+    plain = Console(width=_WIDTH, color_system=None, force_terminal=False)
+    with plain.capture() as shown:
+        plain.print(Markdown(text, hyperlinks=False))
+    lines = [line.rstrip() for line in shown.get().strip("\n").splitlines()]
+    lines = ["", *lines, ""]
+    return lines if len(lines) <= _LINES else [*lines[: _LINES - 2], "…", ""]
+
+
+_LINES, _WIDTH = 38, 78  # of a section that a search shows, below its name

@@ -31,7 +31,6 @@ from manyseed.analysis.questions.components import Kind, Limits, around
 from manyseed.analysis.questions.components import difference_limits as limits_of_difference
 from manyseed.analysis.questions.howmany import (
     MAX_RUNS,
-    RunsNeeded,
     fewest_runs,
     resolution_of,
     seconds_per_run,
@@ -39,6 +38,7 @@ from manyseed.analysis.questions.howmany import (
     unresolved,
 )
 from manyseed.analysis.questions.intervals import FEWEST_COMPARED
+from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 from manyseed.analysis.questions.question import Answer, first_ones
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT, Tables

@@ -53,61 +53,17 @@ from manyseed.analysis.questions.intervals import (
     t_quantile,
     total,
 )
+from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import REPEAT, Tables, independent
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
+WIDEST = 100  # an interval over more orders of magnitude than two is no answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
 Real = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class RunsNeeded:
-    """How many runs are needed for one purpose.
-
-    `purpose`: for example "accuracy ± 0.005". `runs`: runs needed; None if unknown. `low` and
-    `high`: interval of `runs` at the given confidence. `made`: runs that the answer rests on.
-    `repeats`: repeats that these runs belong to. `confidence`: of the interval, and of the ± of a
-    mean; None if the interval is the gap between two drawn sizes. `seconds`: training time of
-    `runs`, one after the other. `reason`: why there is no answer, or what it rests on.
-    """
-
-    purpose: str
-    runs: int | None
-    low: int | None
-    high: int | None
-    made: int
-    repeats: int
-    confidence: float | None
-    seconds: float | None = None
-    reason: str = ""
-
-    @property
-    def words(self) -> str:
-        """The answer as a sentence."""
-        if self.runs is None:
-            return f"For {self.purpose} there is no answer: {self.reason}."
-        interval = ""
-        if self.low is not None and (self.low, self.high) != (self.runs, self.runs):
-            upper = "or more" if self.high is None else f"to {self.high:,}"
-            sure = "from the sizes drawn"
-            if self.confidence is not None:
-                sure = f"{100 * self.confidence:g} %"
-            interval = f" ({self.low:,} {upper}, {sure})"
-        cost = f", about {_duration(self.seconds)} of training" if self.seconds else ""
-        rest = f"; {self.reason}" if self.reason else ""
-        runs = "run is" if self.runs == 1 else "runs are"
-        return f"For {self.purpose}: {self.runs:,} {runs} needed{interval}{cost}{rest}."
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
 
 
 def fewest_runs(
@@ -280,12 +236,28 @@ def _answer(
     low = min(runs, low) if low is not None else runs
     high = max(runs, high) if high is not None else None
     basis_repeats = "repeat" if repeats == 1 else "repeats"
+    if high is None or high > WIDEST * low:
+        reason = (
+            f"it cannot be told yet; at least {low:,} are needed ({100 * confidence:g} %), but how "
+            f"many more the {made:,} runs of {repeats:,} {basis_repeats} do not tell: about "
+            f"{_would_tell(made, low, high):,} would"
+        )
+        return RunsNeeded(purpose, None, low, None, *basis, reason=reason)
     reason = (
         "the mean is over seeds, on one fixed test set; "
         f"from {made:,} runs of {repeats:,} {basis_repeats}"
     )
     seconds = runs * seconds_per_run if seconds_per_run is not None else None
     return RunsNeeded(purpose, runs, low, high, *basis, seconds, reason)
+
+
+def _would_tell(made: int, low: int, high: int | None) -> int:
+    """Return about how many runs it takes until the interval of the runs needed is narrow enough.
+
+    The logarithm of its width falls with the square root of the number of runs.
+    """
+    width = math.log((high or MAX_RUNS) / low)
+    return 10 * math.ceil(made * (width / math.log(WIDEST)) ** 2 / 10)
 
 
 def seconds_per_run(runs: pl.DataFrame) -> float | None:
@@ -518,18 +490,27 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         _of_cell(own.filter(cell=cells["cell"][place]), among=cells.height) for place in (0, -1)
     )
     if needed.runs is None:
+        if needed.low is not None:
+            most = ", which varies most" if cells.height > 1 else ""
+            text = f"In cell {cells['cell'][-1]}{most}, {needed.reason}."
+            yield Answer(
+                f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: "
+                f"at least {needed.low:,}.",
+                evidence=f"{text} {_no_spread(unknown, own)}" if unknown.height else text,
+                figures=("summary",),
+            )
         return
     most_varied = own.filter(cell=cells["cell"][-1])
     row = most_varied.row(0, named=True)
     assuming = assumed(_by_test_set(most_varied), cells.height)
-    interval = f"{needed.low:,} to {needed.high:,}" if needed.high else f"{needed.low:,} or more"
+    interval = f"{needed.low:,} to {needed.high:,}"
     is_one = needed.low == needed.high == needed.runs
     half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
     enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
     alone = cells.height == 1
     together = "" if alone else f" for all {cells.height:,} cells together"
     of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
-    fewest = f"{least.runs:,} to " if least.runs != needed.runs else ""
+    fewest = f"{least.runs:,} to " if least.runs not in (None, needed.runs) else ""
     most = (
         f"{fewest}{needed.runs:,} runs, by their standard deviations so far; "
         f"{needed.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
@@ -543,7 +524,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
     if alone and not is_one:
-        takes += f" ({interval.replace(' or more', '+')})"
+        takes += f" ({interval})"
     elif fewest:
         where = f" (most: {row['dataset']} × {row['classifier']})"
     there = [part.size for part in _by_test_set(most_varied)]

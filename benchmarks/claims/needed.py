@@ -32,7 +32,14 @@ from manyseed.analysis.questions.ensembles import (
     decide_blocks,
     for_alpha,
 )
-from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
+from manyseed.analysis.questions.howmany import (
+    PRECISE,
+    decide,
+    fewest_runs,
+    for_mean,
+    howmany,
+)
+from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
 from tests.analysis.planted import Noise, long_tailed, normal, planted
@@ -52,6 +59,17 @@ def takes(of: int, truth: int, sweep: str = "one cell") -> Callable[[int], Tally
         return Tally(miss(number(found[1]), truth, high))
 
     return count
+
+
+def _of_three(seed: int) -> RunsNeeded:
+    values = 0.9 + 0.01 * np.random.default_rng([seed, 61]).normal(size=3)
+    return for_mean("x", [values], PRECISE)
+
+
+def _least_misses(seed: int) -> Tally:
+    """Return whether the least number that is told, of three runs, is above the truth."""
+    found = _of_three(seed)
+    return Tally(found.runs is None and (found.low or 0) > needs(0.01))
 
 
 def excludes(of: int, truth: int, sweep: str = "one cell") -> Callable[[int], Tally]:
@@ -379,6 +397,17 @@ CLAIMS: tuple[Claim, ...] = (
         _says_equal,
         "a quarter of the runs differ",
         "all runs are equal",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "For accuracy ± 0.005 it cannot be told yet; at least 4 are needed",
+        "howmany, answers",
+        r"yet; at least \{\} are needed|cannot be told yet, at least|cannot be told yet: at least|"
+        r"^not told, \{\} or more|, which varies most|^In cell \{\}\{\}, ",
+        _least_misses,
+        lambda seed: Tally("cannot be told yet; at least" in _of_three(seed).words),
+        "3 runs on one test set",
+        "is said of them",
         sweeps=CHEAP,
     ),
     Claim(

@@ -11,6 +11,7 @@ PLAIN: Mapping[str, str] = {
     r"A classifier is called better than another": (
         "`methods`: what `A > B` means and how it is tested, which holds whatever the data."
     ),
+    r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
     r"too few runs err|runs of every repeat are identical|was not computed|raise max_pair_runs|"

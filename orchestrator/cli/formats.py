@@ -7,11 +7,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.orchestrator.cli.escaping import latex
 from manyseed.orchestrator.cli.output import SCHEMA, shown
 from manyseed.orchestrator.cli.process import written
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
@@ -40,30 +41,6 @@ SHARES = re.compile(r"(choosing_|holdout_|ensemble_)?(accuracy|churn)_(?!mean_sd
 """Columns of spreads, and those of them that are of shares of a test set's points, by run."""
 LEAST = 0.0001  # what `shown` resolves
 _LOW, _HIGH, _OVER = "_ci_low", "_ci_high", "over"
-_IN_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    **{letter: "\\" + letter for letter in "&%$#_{}"},
-    "[": "{[}",  # or it would be the argument of a preceding line break
-    "*": "{*}",
-    "–": "--",
-    "—": "---",
-    "−": "$-$",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≈": r"$\approx$",
-    "δ": r"$\delta$",
-    "ε": r"$\varepsilon$",
-    "α̂": r"$\hat{\alpha}$",
-    "α": r"$\alpha$",
-}
-_LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=True))))
 
 
 Rows = Sequence[Sequence[object]]
@@ -111,7 +88,8 @@ class Paper:
     """What a table for a paper has beside its rows: its caption, label, and what is bold in it.
 
     `columns`: those that are shown, in this order, after those that name the rows; empty for all.
-    `named`: whether heads are names that the user gave, so that they stay as they are.
+    `named`: whether heads are names that the user gave, so that they stay as they are. `alike`: of
+    rows that are means, a key for each, equal for means over like cells; empty for other rows.
     """
 
     caption: str = ""
@@ -119,6 +97,7 @@ class Paper:
     bold: str = ""
     columns: Sequence[str] = ()
     named: bool = False
+    alike: Sequence[Hashable] = ()
 
 
 def for_paper(form: str, caption: str | None, label: str | None, bold: str | None) -> Paper:
@@ -166,7 +145,7 @@ def in_format(
         columns, rows, remarks = in_cells(frame, points)
         return _text(columns, rows, [*remarks, *notes]).encode()
     columns, rows, remarks = in_cells(_ordered(frame, paper.columns), points)
-    best, told = _best(frame, columns) if paper.bold else (set(), [])
+    best, told = _best(frame, columns, paper.alike) if paper.bold else (set(), [])
     if not paper.named:
         columns, rows = _in_words(columns, rows)
     write = _markdown if name == MARKDOWN else _latex
@@ -206,11 +185,14 @@ def _in_words(columns: Sequence[str], rows: Rows) -> tuple[list[str], list[list[
     ]
 
 
-def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str]]:
+def _best(
+    frame: pl.DataFrame, columns: Sequence[str], alike: Sequence[Hashable] = ()
+) -> tuple[Places, list[str]]:
     """Return the row and column of each best value, and what it is the best of.
 
     A metric's best is that of its dataset, ties as they are shown; a spread or range is not better
-    or worse, and never bold. Of a comparison, the better side is bold.
+    or worse, and never bold, nor are means if some are over other cells (`Paper.alike`). Of a
+    comparison, the better side is bold.
     """
     from manyseed.analysis.metrics.metric import better
 
@@ -218,6 +200,7 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str
     apart = [name for name in ("sweep", "cells", "dataset") if name in frame.columns]
     for number, key in enumerate(frame.select(apart).iter_rows() if apart else [()] * len(frame)):
         blocks.setdefault(key, []).append(number)
+    compared = [rows for rows in blocks.values() if len({alike[row] for row in rows if alike}) < 2]
     judged = {
         name: way
         for name in columns
@@ -226,7 +209,7 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str
     found: Places = set()
     for name, way in judged.items():
         values = frame[name]
-        for block in blocks.values():
+        for block in compared:
             known = [row for row in block if values[row] is not None and math.isfinite(values[row])]
             if len(known) > 1:
                 best = (max if way == "more" else min)(values[row] for row in known)
@@ -246,7 +229,12 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[Places, list[str
     within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
     if not judged:
         return found, ["Bold: the better side."]
-    return found, [f"Bold: the best value{within}; whether it is better, compare tells."]
+    told = f"Bold: the best value{within}; whether it is better, compare tells."
+    if len(compared) < len(blocks):
+        where = f", {apart[-1]} by {apart[-1]}," if within else ""
+        nothing = f"where rows{where} are means over unlike cells, nothing is bold."
+        told = f"{told[:-1]}; {nothing}" if found else f"{nothing[0].upper()}{nothing[1:]}"
+    return found, [told]
 
 
 def of_table(found: Reply) -> pl.DataFrame:
@@ -468,7 +456,6 @@ def _latex(
     )
     lines = [
         "% needs \\usepackage{booktabs}",
-        *(f"% {' '.join(note.split())}" for note in notes),
         *_opened(paper),
         f"\\begin{{tabular}}{{{kinds}}}",
         "\\toprule",
@@ -477,6 +464,7 @@ def _latex(
         *(f"{line} \\\\" for line in body),
         "\\bottomrule",
         "\\end{tabular}",
+        *_below(notes),
         *(["\\end{table}"] if paper.caption else []),
     ]
     return "\n".join(lines) + "\n"
@@ -490,10 +478,12 @@ def _opened(paper: Paper) -> Iterator[str]:
         yield f"\\label{{{paper.label}}}"
 
 
-def latex(text: str) -> str:
-    """Escape a text for LaTeX."""
-    plain = re.sub(r"[\s\x00-\x1f\x7f]+", " ", text)
-    return _LATEX.sub(lambda match: _IN_LATEX[match[0]], plain)
+def _below(notes: Sequence[str]) -> Iterator[str]:
+    """Yield notes as small text below a LaTeX table."""
+    if notes:
+        yield from ("\\par\\smallskip", "{\\footnotesize\\raggedright")
+        yield from (latex(note) for note in notes)
+        yield "\\par}"
 
 
 _NUMBER = re.compile(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?")

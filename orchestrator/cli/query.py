@@ -152,6 +152,12 @@ def query(
     if few and len(frame):
         frame = frame.select(one for one in frame.columns if frame[one].count())
     notes = _notes(list(sweeps.values()), question, frame)
+    if question.is_grouped and "n" in frame.columns and form not in (formats.CSV, formats.PARQUET):
+        from manyseed.orchestrator.asking.covering import covered
+
+        over = covered(results, question, frame)
+        paper = replace(paper, alike=over.alike)
+        notes = [*filter(None, [over.note]), *notes]
     if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
         notes += _few_test_sets(list(sweeps.values()), question, frame)
     of, asked = {"table": table}, bool(question.columns)

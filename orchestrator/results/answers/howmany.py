@@ -13,8 +13,8 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
-from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.howmany import howmany as for_means
+from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
@@ -254,11 +254,12 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     told = sum(one.runs is not None for one in first)
     varied = [one for one in first if one.reason != _WITHOUT_CHANCE]
     known = [one.runs for one in varied if one.runs is not None]
+    purpose = first[0].purpose.partition(" at ")[0]
     if not known:
-        return ""
+        least = [one.low for one in varied if one.low is not None]
+        return f"For {purpose}: cannot be told yet, at least {max(least):,} runs." if least else ""
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
     verdicts = [_enough(one) for one in first]
-    purpose = first[0].purpose.partition(" at ")[0]
     untold = any(one.runs is None and one.made for one in first)
     said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {told:,} have enough"
     return f"{said}; others not told." if untold else f"{said}."
@@ -268,6 +269,8 @@ def _enough(one: RunsNeeded) -> str:
     if one.runs is None:
         if one.high and one.made // one.repeats >= one.high:
             return "yes, if *"
+        if one.low and one.made // one.repeats < one.low:
+            return "no"
         return "not told" if one.made else "–"  # all are copies
     return "yes" if one.made // one.repeats >= one.runs else "no"
 
@@ -297,6 +300,8 @@ def _runs(one: RunsNeeded | None) -> str:
     if one is None:
         return "–"
     if one.runs is None:
+        if one.low:
+            return f"not told, {one.low:,} or more"
         untold = f"{one.high:,} at most *" if one.high else "not told" if one.made else "–"
         return "more" if one.purpose.startswith(_TESTED) else untold
     if one.low is None or (one.low, one.high) == (one.runs, one.runs):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -241,3 +243,16 @@ def test_what_is_better_is_known_of_our_columns_alone():
     )
     for way, names in (("more", more), ("less", less), ("", neither)):
         assert [better(name) for name in names] == [way] * len(names)
+
+
+def test_the_metrics_of_the_manual_are_those_of_numpy():
+    text = (Path(__file__).parents[3] / "docs" / "results.md").read_text(encoding="utf-8")
+    section = text.partition("## Metrics of your own")[2].partition("\n## ")[0]
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(block, names)
+    y_true = np.array([0, 0, 0, 1, 1])
+    label = np.array([[0, 1, 1, 1, 0], [1, 0, 0, 1, 1]])
+    found = names["false_positives"](SimpleNamespace(label=label, y_true=y_true))
+    assert found.tolist() == [2 / 3, 1 / 3]
+    assert names["rescued"](*label, y_true) == 4 / 5

@@ -91,7 +91,7 @@ def test_no_spread_seen_is_not_no_spread():
     one_off = for_mean("x", [np.array([0.9, 0.9, 0.9, 0.925])], 0.005, resolution=1 / 40)
     assert one_off.runs is None
     assert "of 4 runs, 0.013, is below one test point (0.025), the least" in one_off.words
-    assert for_mean("x", [np.array([0.85, 0.9, 0.95])], 0.005, resolution=1 / 40).runs > 90
+    assert for_mean("x", [np.array([0.85, 0.9, 0.95])], 0.005, resolution=1 / 40).low > 90
     alike = np.full((6, 6), 0.5)
     np.fill_diagonal(alike, np.nan)
     pairs = for_pairs("consistency", [alike], 0.02)
@@ -290,3 +290,17 @@ def test_pairs_that_are_not_listed_are_named():
 def test_single_runs_say_nothing():
     answer = for_mean("accuracy ± 0.01", [np.array([0.5]), np.array([0.6])], 0.01)
     assert answer.words == "For accuracy ± 0.01 there is no answer: no repeat has 2 runs or more."
+
+
+def test_an_interval_over_orders_of_magnitude_is_no_answer():
+    """It was "221 runs (4 to 3,317,901)"."""
+    found = for_mean("accuracy ± 0.005", [np.array([0.9, 0.91, 0.93])], 0.005)
+    assert (found.runs, found.high) == (None, None)
+    assert found.low is not None
+    assert found.words.startswith(
+        "For accuracy ± 0.005 there is no answer: it cannot be told yet; "
+        f"at least {found.low} are needed (95 %), but how many more the 3 runs of 1 repeat do not "
+        "tell: about 10 would."
+    )
+    many = 0.91 + 0.015 * np.random.default_rng(0).normal(size=10)
+    assert for_mean("accuracy ± 0.005", [many], 0.005).runs is not None

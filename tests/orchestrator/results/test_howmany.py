@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.howmany import RunsNeeded, fewest_runs
+from manyseed.analysis.questions.howmany import fewest_runs
+from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.jobs import whole
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.cli.analyze import caveats

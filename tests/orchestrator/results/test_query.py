@@ -248,18 +248,22 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
     )
     text = formats.in_format(frame, "latex", {}, ["100 % of\n\\input{x}"]).decode()
     lines = text.splitlines()
-    assert lines[:3] == [
+    assert lines[:4] == [
         "% needs \\usepackage{booktabs}",
-        "% ± is half of the 95 % interval over seeds.",
-        "% 100 % of \\input{x}",
-    ]
-    assert lines[3:6] == [
         r"\begin{tabular}{lrr}",
         r"\toprule",
         r"dataset name & accuracy & n \\",
     ]
-    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
-    body = lines[7:-2]
+    assert lines[-7:] == [
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\par\smallskip",
+        r"{\footnotesize\raggedright",
+        r"$\pm$ is half of the 95 \% interval over seeds.",
+        r"100 \% of \textbackslash{}input\{x\}",
+        r"\par}",
+    ]
+    body = lines[5:-7]
     assert len(body) == 4
     assert body[0].startswith(r"50 \% \& \$x\_1\$ \#\{a\} \textasciitilde{}\textasciicircum{}")
     assert r"$-0.5000 \pm 0.2500$" in body[0]
@@ -303,7 +307,13 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
     paper = formats.for_paper("latex", "50 % & more_", "tab:a", "best")
     text = formats.in_format(MODELS, "latex", {}, [], paper).decode()
     lines = text.splitlines()
-    assert "% Bold: the best value of each dataset; whether it is better, compare tells." in lines
+    assert lines[-5:] == [
+        r"\par\smallskip",
+        r"{\footnotesize\raggedright",
+        "Bold: the best value of each dataset; whether it is better, compare tells.",
+        r"\par}",
+        r"\end{table}",
+    ]
     begin = lines.index(r"\begin{table}")
     assert lines[begin + 1 : begin + 6] == [
         r"\centering",
@@ -316,8 +326,8 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
         lines[begin + 6]
         == r"dataset & classifier & mean accuracy & mean ECE & mean EC local & n \\"
     )
-    assert lines[-2:] == [r"\end{tabular}", r"\end{table}"]
-    assert lines[begin + 8 : -3] == [
+    assert lines[-7:-5] == [r"\bottomrule", r"\end{tabular}"]
+    assert lines[begin + 8 : -7] == [
         r"a & mlp & $\mathbf{0.9000}$ & 0.2000 & 0.4000 & 1 \\",
         r"a & xgb & $\mathbf{0.9000}$ & $\mathbf{0.1000}$ & 0.5000 & 2 \\",
         r"a & svm & 0.8000 & -- & 0.6000 & 3 \\",
@@ -350,10 +360,69 @@ def test_a_column_has_one_form_of_intervals_and_spreads_are_not_bold() -> None:
     paper = formats.for_paper("latex", None, None, "best")
     text = formats.in_format(frame, "latex", {}, [], paper).decode()
     assert r"\begin{tabular}{lrrr}" in text
-    assert text.splitlines()[-4:-2] == [
+    end = text.splitlines().index(r"\bottomrule")
+    assert text.splitlines()[end - 2 : end] == [
         r"mlp & $\mathbf{0.9900}$ (0.9500 to 0.9980) & 0.1000 & $0.3000 \pm 0.0500$ \\",
         r"xgb & 0.9000 (0.8800 to 0.9200) & 0.2000 & $\mathbf{0.2000} \pm 0.1000$ \\",
     ]
+
+
+def test_means_over_unlike_cells_are_not_bold_and_notes_say_what_they_are_over() -> None:
+    """A classifier that was trained without noise only had the best mean."""
+    frame = pl.DataFrame(
+        {
+            "dataset": ["a", "a", "b", "b"],
+            "classifier": ["mlp", "xgb"] * 2,
+            "accuracy_mean": [0.9, 0.8, 0.7, 0.6],
+        }
+    )
+    paper = formats.Paper(bold="best", alike=["x", "x", "x", "y"])
+    text = formats.in_format(frame, "markdown", {}, [], paper).decode()
+    assert text.count("**") == 2
+    assert "| a | mlp | **0.9000** |" in text
+    assert "where rows, dataset by dataset, are means over unlike cells, nothing is bold" in text
+    paper = formats.Paper(bold="best", alike=["x", "y", "y", "x"])
+    text = formats.in_format(frame, "markdown", {}, [], paper).decode()
+    assert "**" not in text
+    assert "Bold:" not in text
+
+
+def test_a_grouped_table_says_over_which_cells_its_rows_are(tmp_path: Path) -> None:
+    from manyseed.orchestrator.asking.covering import covered
+    from manyseed.orchestrator.asking.query import Query
+    from manyseed.orchestrator.computing.tables import Results
+
+    rows = [(d, c, n) for d in "ab" for c in ("mlp", "xgb") for n in ("none", "x")]
+    cells = pl.DataFrame(rows, schema=["dataset", "classifier", "perturb_continuous"], orient="row")
+    cells = cells.with_row_index("cell").with_columns(n_runs=pl.lit(5))
+
+    def told(cells: pl.DataFrame, *by: str) -> tuple[int, str]:
+        class Planted(dict[str, pl.DataFrame]):
+            plan = None
+
+            def scan(self, name: str) -> pl.LazyFrame:
+                return self[name].lazy()
+
+        results: dict[str, Results] = {"": Planted(cells=cells)}  # type: ignore[dict-item]
+        frame = cells.group_by(by, maintain_order=True).agg(n=pl.len())
+        found = covered(results, Query(by=by), frame)
+        return len({*found.alike}), found.note
+
+    note = "Each row is a mean over 2 datasets × 2 noise levels. Runs in a row: 20."
+    assert told(cells, "classifier") == (1, note)
+    lacking = cells.filter((pl.col("classifier") == "mlp") | (pl.col("perturb_continuous") == "x"))
+    note = (
+        "Rows are means over unlike cells: 2 datasets × 2 noise levels (mlp), 2 datasets (xgb). "
+        "Runs in a row: 10 to 20."
+    )
+    assert told(lacking, "classifier") == (2, note)
+    none = pl.col("classifier") + pl.when(pl.col("perturb_continuous") == "x").then(
+        pl.lit("x")
+    ).otherwise(pl.lit(""))
+    other = cells.with_columns(perturb_continuous=none)
+    count, note = told(other, "classifier")
+    assert (count, "2 noise levels, but not the same for all" in note) == (2, True)
+    assert told(cells, "classifier", "dataset", "perturb_continuous") == (1, "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,52 @@
+"""How many runs are needed for one purpose, as a record and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunsNeeded:
+    """How many runs are needed for one purpose.
+
+    `purpose`: for example "accuracy ± 0.005". `runs`: runs needed; None if unknown. `low` and
+    `high`: interval of `runs` at the given confidence; of one that is too wide for an answer, `low`
+    alone. `made`: runs that the answer rests on.
+    `repeats`: repeats that these runs belong to. `confidence`: of the interval, and of the ± of a
+    mean; None if the interval is the gap between two drawn sizes. `seconds`: training time of
+    `runs`, one after the other. `reason`: why there is no answer, or what it rests on.
+    """
+
+    purpose: str
+    runs: int | None
+    low: int | None
+    high: int | None
+    made: int
+    repeats: int
+    confidence: float | None
+    seconds: float | None = None
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """The answer as a sentence."""
+        if self.runs is None:
+            return f"For {self.purpose} there is no answer: {self.reason}."
+        interval = ""
+        if self.low is not None and (self.low, self.high) != (self.runs, self.runs):
+            upper = "or more" if self.high is None else f"to {self.high:,}"
+            sure = "from the sizes drawn"
+            if self.confidence is not None:
+                sure = f"{100 * self.confidence:g} %"
+            interval = f" ({self.low:,} {upper}, {sure})"
+        cost = f", about {_duration(self.seconds)} of training" if self.seconds else ""
+        rest = f"; {self.reason}" if self.reason else ""
+        runs = "run is" if self.runs == 1 else "runs are"
+        return f"For {self.purpose}: {self.runs:,} {runs} needed{interval}{cost}{rest}."
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"

@@ -1,0 +1,111 @@
+"""Over which cells the rows of a grouped table average, and whether these are alike."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted, some
+from manyseed.analysis.tables.rows import cells_once, last
+from manyseed.orchestrator.asking.query import Query, ask, named_rows
+from manyseed.orchestrator.computing.tables import Results
+
+_NOUNS = {
+    "train_fraction": "training fraction",
+    "perturb_continuous": "noise level",
+    "perturb_categorical": "noise level of categories",
+    "perturb_hparams": "noise level of hparams",
+    "hparams": "set of hparams",
+    "vary": "choice of what varies",
+    "augment": "augmentation",
+    "ensembling": "ensembling method",
+    "test_augment": "test augmentation",
+    "perturb_labels": "noise level of labels",
+}
+_OWN = ("hparams", "vary")  # of each classifier: levels differ where cells are alike
+_TOLD, _NAMED = 4, 3  # kinds of rows that a note describes, and rows of each that it names
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What the rows of a grouped table are means over.
+
+    `alike`: a key for each row, equal for rows over like cells. `note`: the cells in words.
+    """
+
+    alike: Sequence[Hashable] = ()
+    note: str = ""
+
+
+def covered(sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame) -> Covered:
+    """Return the cells of each row of `frame`, which `ask` returned for a grouped question.
+
+    Rows are alike if they average over the same levels of all axes that do not tell them apart, in
+    the same shares; hparams and what varies are each classifier's own.
+    """
+    schema = next(iter(named_rows(sweeps, question.table).values())).collect_schema().names()
+    by = [name for name in frame.columns[: frame.columns.index("n")] if name in schema]
+    if "cell" not in schema or "cell" in by or frame.is_empty():
+        return Covered()
+    axes = [name for name in AXES if name in schema and name not in by]
+    kept = [name for name in ("same_as", "epoch", "n_runs") if name in schema and name not in by]
+    columns = list(dict.fromkeys([*by, "cell", *axes, *kept]))
+    single = replace(question, columns=columns, by=(), agg=(), sort=None)
+    cells = ask(sweeps, single).select(columns).unique(maintain_order=True)
+    cells = cells if "epoch" in by or "epoch" not in schema else last(cells)
+    cells = cells_once(cells, by)
+    of_rows = {
+        key: part.select(axes).rows(named=True)
+        for key, part in cells.partition_by(by, as_dict=True, include_key=True).items()
+    }
+    rows = [of_rows.get(key, []) for key in frame.select(by).iter_rows()]
+    alike = [_shares([_levels(one, axes) for one in row]) for row in rows]
+    if all(len(row) < 2 for row in rows):
+        return Covered(alike)
+    over = [_in_words(row, axes) for row in rows]
+    if len(dict.fromkeys(over)) == 1:
+        unlike = len(dict.fromkeys(alike)) > 1
+        which = ", but not the same for all" if unlike else ""
+        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{_runs(cells, by)}")
+    groups: dict[str, list[str]] = {}
+    for key, words in zip(frame.select(by).iter_rows(), over, strict=True):
+        groups.setdefault(words, []).append(" × ".join(map(str, key)))
+    ordered = sorted(groups.items(), key=lambda one: -len(one[1]))
+    told = [f"{words} ({some(names, _NAMED)})" for words, names in ordered]
+    note = f"Rows are means over unlike cells: {some(told, _TOLD)}.{_runs(cells, by)}"
+    return Covered(alike, note)
+
+
+def _runs(cells: pl.DataFrame, by: Sequence[str]) -> str:
+    """Say how many runs rows rest on, where the table of cells tells."""
+    if "n_runs" not in cells.columns:
+        return ""
+    runs = cells.group_by(by).agg(pl.col("n_runs").sum())["n_runs"].sort().to_list()
+    between = f"{runs[0]:,} to {runs[-1]:,}" if runs[0] < runs[-1] else f"{runs[0]:,}"
+    return f" Runs in a row: {between}."
+
+
+def _levels(cell: Mapping[str, object], axes: Sequence[str]) -> tuple[object, ...]:
+    return tuple(cell[name] for name in axes if name not in _OWN)
+
+
+def _shares(levels: Sequence[Hashable]) -> Hashable:
+    counts = Counter(levels)
+    return frozenset((one, Fraction(n, len(levels))) for one, n in counts.items())
+
+
+def _in_words(cells: Sequence[Mapping[str, object]], axes: Sequence[str]) -> str:
+    """Return the cells of a row in words: 3 datasets × 2 noise levels."""
+    numbers = {name: len({cell[name] for cell in cells}) for name in axes}
+    parts = [counted(n, _NOUNS.get(name, name)) for name, n in numbers.items() if n > 1]
+    if len(cells) == 1:
+        return "1 cell"
+    if parts and math.prod(numbers.values()) == len(cells):
+        return " × ".join(parts)
+    return f"{len(cells):,} cells" + (f" of {', '.join(parts)}" if parts else "")

@@ -40,6 +40,7 @@ from manyseed.orchestrator.importing.classes import SCORES, by_numbers, require_
 from manyseed.orchestrator.importing.directory import write_sweep
 from manyseed.orchestrator.importing.filenames import (
     common_name,
+    form_of_one,
     form_of_tree,
     require_one_kind,
 )
@@ -67,6 +68,7 @@ from manyseed.orchestrator.importing.truths import (
     blamed,
     further_entries,
     holds_runs,
+    is_truth,
     one_truth,
     require_lengths,
     truth_among,
@@ -185,10 +187,7 @@ def import_predictions(
                 check(**{**options, "truth": error.options["truth"]})
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
-        elif beside := truth_beside(files, error, lambda one: check(**{**options, "truth": one})):
-            given |= {"y_true", "truth"}
-            error = error.told({**error.options, "truth": str(beside)})
-        meant = _all_meant(error, given, options, check)
+        meant = _all_meant(error, given, options, check, files)
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
 
 
@@ -196,7 +195,11 @@ _MOST_TRIED = 5
 
 
 def _all_meant(
-    error: Unread, given: Collection[str], options: Mapping[str, Any], check: Callable[..., int]
+    error: Unread,
+    given: Collection[str],
+    options: Mapping[str, Any],
+    check: Callable[..., int],
+    files: Sequence[Path],
 ) -> Mapping[str, Any]:
     """Return the options that read the files: those that an error proposes, and what follows.
 
@@ -206,6 +209,10 @@ def _all_meant(
     meant: dict[str, Any] = {}
     for _ in range(_MOST_TRIED):
         before = meant
+        read = partial(_with_truth, check, {**options, **meant})
+        if "truth" not in given and (beside := truth_beside(files, error, read)):
+            given = {*given, "y_true", "truth"}
+            error = error.told({**error.options, "truth": str(beside)})
         for option, value in error.options.items():
             if isinstance(value, Mapping):
                 pairs = {**meant.get(option, {}), **(options[option] or {}), **value}
@@ -227,6 +234,10 @@ def _all_meant(
         else:
             break
     return meant
+
+
+def _with_truth(check: Callable[..., int], options: Mapping[str, Any], truth: Path) -> int:
+    return check(**{**options, "truth": truth})
 
 
 def _imported(
@@ -518,16 +529,16 @@ def _spread(file: Any, truths: list[Path]) -> list[Any]:
     found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
     truths += (own := truths_in(found))
     others = [one for one in found if one not in own]
-    if not others:
+    below = [one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS]
+    if not others or (below and len(others) == 1 and is_truth(others[0])):
         remedy = f"their names end in {', '.join(FORMATS)}"
-        below = [one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS]
         every = [one for one in below if not is_named(one.stem, "truth")] or below
         if every:
             example = every[0]
             path = example.relative_to(file).as_posix()
             same = [one for one in every if one.name == example.name]
             form = next(filter(None, map(form_of_tree, (every, same))), "")
-            form = form or f"{{classifier}}/{re.sub('[0-9]+', '{run}', example.name, count=1)}"
+            form = form or form_of_one(path)
             raise Unread(
                 "this folder has no files of predictions",
                 file=file,

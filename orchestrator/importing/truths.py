@@ -41,6 +41,11 @@ def truth_among(found: Sequence[Path]) -> list[Path]:
     return named if len(named) == 1 < len(found) else []
 
 
+def is_truth(file: Path) -> bool:
+    """Return whether a file is called as true classes are, and holds no predictions."""
+    return bool(_TRUE.fullmatch(file.stem)) and not holds_runs(file, None)
+
+
 def truths_in(found: Sequence[Path]) -> list[Path]:
     """Return a folder's files of true classes, of which each run may have one, if all are alike."""
     stems = {one: _OF_RUN.sub("", one.stem) for one in found}

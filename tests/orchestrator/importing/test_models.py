@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.orchestrator.importing.filenames import form_of_tree, models_apart
+from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree, models_apart
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import inside
 
@@ -115,6 +115,30 @@ def test_words_in_names_of_files(names: str, form: str) -> None:
 )
 def test_a_tree_of_folders(paths: str, form: str) -> None:
     assert form_of_tree([Path(path) for path in paths.split()]) == form
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("rep1/preds.npy", "rep{run}/preds.npy"),
+        ("cnn/seed-3.npz", "{classifier}/seed-{run}.npz"),
+        ("cnn/seed3/test1.csv", "{classifier}/seed{run}/test1.csv"),
+        ("cnn/7.npz", "{classifier}/{run}.npz"),
+        ("cnn/preds.npz", "{classifier}/preds.npz"),
+    ],
+)
+def test_a_tree_of_one_file(path: str, form: str) -> None:
+    assert form_of_one(path) == form
+
+
+@pytest.mark.parametrize("where", ["lab", "."])
+def test_true_classes_are_found_for_entries_and_trees(where: str) -> None:
+    for model, n in (("cnn", 6), ("mlp", 12)):
+        Path("lab", model).mkdir(parents=True)
+        np.savez(f"lab/{model}/rep0.npz", preds=predicted(n))
+    np.save(f"{where}/y_test.npy", Y)
+    found = accuracies(followed("lab"))
+    assert found == {"cnn": [0.9], "mlp": [0.8]}
 
 
 def test_what_a_pattern_leaves_out_is_told() -> None:

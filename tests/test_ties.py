@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from manyseed.analysis.metrics import ensemble, formulas
 from manyseed.jobs.run import gaps, labels
-from manyseed.orchestrator.importing.classes import predicted
+from manyseed.orchestrator.importing.scores import predicted
 
 
 def slow(row: list[float]) -> int:

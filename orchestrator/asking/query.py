@@ -193,13 +193,23 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
                     part.select(pl.lit(name).alias(SWEEP), pl.exclude(SWEEP))
                     for name, part in zip(chosen, parts, strict=True)
                 ]
-            result = pl.concat(parts, how="diagonal_relaxed")
+            result = _side_by_side(pl.concat(parts, how="diagonal_relaxed"), by)
     if question.sort:
         name = question.sort.removeprefix("-")
         require_column(name, result.columns, "--sort")
         down = question.sort.startswith("-")
         result = result.sort(name, descending=down, nulls_last=True, maintain_order=True)
     return result
+
+
+def _side_by_side(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return rows in their order, but those of equal first columns of `by` together."""
+    first = [SWEEP] if SWEEP in rows.columns and SWEEP not in by else []
+    by = [*first, *by]
+    if len(by) < 2:
+        return rows
+    keys = [pl.col("_at").min().over(by[:n]) for n in range(1, len(by))]
+    return rows.with_row_index("_at").sort([*keys, "_at"]).drop("_at")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.asking.query import _side_by_side
 from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.errors import UserError
@@ -655,3 +656,12 @@ def test_methods_describe_the_metrics_that_are_asked_for(sweep: Sweep) -> None:
     code, said = inside("methods", sweep.directory, "--metric", "accuracy,chrun")
     assert code == 2
     assert 'did you mean "churn"?' in said
+
+
+def test_rows_of_one_dataset_stand_together():
+    rows = pl.DataFrame({"dataset": [*"abab", None], "classifier": [*"llmml"], "n": range(5)})
+    found = _side_by_side(rows, ["dataset", "classifier"])
+    assert found["n"].to_list() == [0, 2, 1, 3, 4]
+    assert _side_by_side(rows, ["dataset"])["n"].to_list() == [0, 1, 2, 3, 4]
+    sweeps = pl.DataFrame({"sweep": [*"xyx"], "dataset": [*"aab"], "n": range(3)})
+    assert _side_by_side(sweeps, ["dataset"])["n"].to_list() == [0, 2, 1]

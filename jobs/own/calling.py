@@ -204,7 +204,9 @@ def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> F
 def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
     """Refuse any other shape."""
     if values.shape != shape:
-        raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed")
+        is_label = values.shape == shape[:1] < shape and bool((values == np.round(values)).all())
+        labels = ": a score for each class, not labels" if is_label else ""
+        raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed{labels}")
 
 
 def require_logits(values: Floats, what: str) -> None:

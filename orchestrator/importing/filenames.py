@@ -76,9 +76,7 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
     paths = [file.absolute().relative_to(top).as_posix() for file in files]
     if len({file.suffix for file in files}) > 1:
         paths = [f"{path.removesuffix(Path(path).suffix)}.*" for path in paths]
-    start, end = shared_ends(paths)
-    before, after = re.match(r".*[\W_]|", start, re.DOTALL), re.search(r"[\W_].*", end, re.DOTALL)
-    start, end = before[0] if before else "", after[0] if after else ""
+    start, end = word_ends(paths)
     words = [path[len(start) : len(path) - len(end)] for path in paths]
     plain = {re.sub("[0-9]+", "", _hidden(word)) for word in words}
     of_runs = re.compile(rf"(?:.*[\W_])?{OF_RUNS}[\W_]*", re.IGNORECASE)
@@ -149,6 +147,13 @@ def shared_ends(names: Iterable[str]) -> tuple[str, str]:
     start = commonprefix(names := [*names])  # noqa: RUF071
     ends = [name[len(start) :][::-1] for name in names]
     return start, commonprefix(ends)[::-1]  # noqa: RUF071
+
+
+def word_ends(names: Iterable[str]) -> tuple[str, str]:
+    """Return how all names begin, up to a whole word, and how they end after one."""
+    start, end = shared_ends(names)
+    before, after = re.match(r".*[\W_]|", start, re.DOTALL), re.search(r"[\W_].*", end, re.DOTALL)
+    return before[0] if before else "", after[0] if after else ""
 
 
 def require_one_kind(files: Sequence[Path]) -> None:

@@ -25,7 +25,7 @@ from manyseed.orchestrator.errors import (
     toml_value,
 )
 from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, is_flag
-from manyseed.orchestrator.importing.filenames import RUNS
+from manyseed.orchestrator.importing.filenames import RUNS, word_ends
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 Columns = tuple[tuple[str, str], ...]
@@ -291,7 +291,8 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
         named.sort(key=lambda name: kinds[name] != "f")
         form = "" if named else _form_of_runs(of_numbers)
         first = (named or of_numbers * bool(form) or [""])[0]
-        own = "labels" if first and kinds[first] != "f" else "scores"
+        are_labels = bool(of_numbers) and all(kinds[name] in [*"iu"] for name in of_numbers)
+        own = "labels" if (kinds[first] != "f" if first else are_labels) else "scores"
         pairs = {own: form or first or "NAME"} | pairs
     return pairs
 
@@ -350,6 +351,11 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
             left = [name for name in frame.columns if name not in given.values()]
             meant = _of_classes(frame, given["truth"], left) or "NAME"
             given["prediction"] = found["prediction"] = meant
+    elif "logits" not in said and "confidence" not in said and (form := _form_of_classes(frame)):
+        columns = [name for name in frame.columns if frame[name].dtype.is_float()]
+        found[_kind_of_scores(frame[columns])] = form
+        if found.get("prediction") == "NAME":
+            del found["prediction"]
     others = [name for name in frame.columns if name not in given.values()]
     of_run: list[str] = [name for name in ("repeat", "run") if name in frame.columns]
     if "run" not in frame.columns:
@@ -387,6 +393,16 @@ def _form_of_runs(names: Sequence[str]) -> str:
         return ""
     (place,) = differ
     return "".join([*parts[0][:place], RUN, *parts[0][place + 1 :]])
+
+
+def _form_of_classes(frame: pl.DataFrame) -> str:
+    """Return the form of columns of floats that differ in a word each, if these are all floats."""
+    names = [name for name in frame.columns if frame[name].dtype.is_float()]
+    if len(names) < 2:
+        return ""
+    start, end = word_ends(names)
+    classes = [name[len(start) : len(name) - len(end)] for name in names]
+    return f"{start}{CLASS}{end}" if start + end and all(classes) else ""
 
 
 def _are_labels(values: pl.DataFrame, classes: Sequence[str]) -> bool:
@@ -451,6 +467,7 @@ def _names_some(values: pl.Series) -> bool:
 def row_id_of(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) -> str | None:
     """Return the column that is named like ids of rows and has each once in a run, if any."""
     meant = [name for name in names if name not in of_run and is_named(name, "row_id")]
+    meant.sort(key=lambda name: _counts_rows(frame[name]))  # an index that a library wrote
     return next(
         (
             name
@@ -459,6 +476,14 @@ def row_id_of(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) 
         ),
         None,
     )
+
+
+def _counts_rows(values: pl.Series) -> bool:
+    """Return whether a column counts rows from 0, in each run again or in all of them."""
+    if not values.dtype.is_integer() or values.is_empty() or values[0] != 0:
+        return False
+    steps = values.diff().drop_nulls()
+    return bool(((steps == 1) | (values[1:] == 0)).all())
 
 
 _SPLIT = re.compile(r"(train|test)(ing)?|val(id(ation)?)?|dev|eval|hold-?out", re.I)

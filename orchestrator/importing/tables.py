@@ -139,6 +139,13 @@ def openml(
             f"each has test points of its own: --name {shlex.quote(form)}"
         )
     test_sets = {repeat: frame for repeat, (frame, _) in first.items()}
+    points = pl.concat([frame["row_id"].cast(pl.String) for frame in test_sets.values()])
+    if form_of_folds(paths) and len(first) > 1 and not points.is_duplicated().any():
+        warn(
+            f"each of {len(first):,} folds is a test set of {len(points) // len(first):,} points, "
+            "as are spreads between seeds. For one test set of all points, put the folds of each run "
+            "into one table, with columns fold and row_id."
+        )
     sizes = {frame.height for frame in test_sets.values()}
     if len(sizes) > 1:
         raise UserError(

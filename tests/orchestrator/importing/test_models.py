@@ -218,3 +218,40 @@ def test_whole_numbers_called_scores_are_labels(own: str, true: str) -> None:
     labels = np.stack([predicted(6), predicted(12)])
     np.savez("a.npz", **{own: labels, true: Y})
     assert accuracies(followed("a.npz")) == {"imported": [0.8, 0.9]}
+
+
+def test_an_index_that_a_library_wrote_is_no_id_beside_one() -> None:
+    ids = [f"img_{n:03d}.png" for n in range(SAMPLES)]
+    columns = {f"pred_seed{run}": CLASSES[predicted(run)] for run in range(2)}
+    table = pl.DataFrame({"": range(SAMPLES), "id": ids, "y": CLASSES[Y], **columns})
+    table.write_csv("wide.csv")
+    code, said = inside("import", "wide.csv", "--out", "no")
+    assert (code, "row_id=id" in said) == (2, True), said
+
+
+def test_several_arrays_of_whole_numbers_are_labels() -> None:
+    np.savez("a.npz", forest=predicted(1)[None], net=predicted(2)[None], y=Y)
+    code, said = inside("import", "a.npz", "--out", "no")
+    assert (code, "--key labels=NAME,y_true=y" in said) == (2, True), said
+
+
+def test_logits_in_tables_without_true_classes() -> None:
+    logits = np.random.default_rng(1).normal(size=(SAMPLES, len(CLASSES)))
+    columns = {f"logit_{name}": logits[:, at] for at, name in enumerate(("cat", "cow", "emu"))}
+    pl.DataFrame({"id": range(SAMPLES), **columns}).write_csv("one.csv")
+    code, said = inside("import", "one.csv", "--out", "no")
+    assert (code, "logits='logit_{class}'" in said) == (2, True), said
+    assert "prediction" not in said.splitlines()[-1]
+
+
+def test_folds_that_become_test_sets_are_told() -> None:
+    Path("cv").mkdir()
+    for run in range(2):
+        for fold, rows in enumerate(np.split(np.arange(SAMPLES), 3)):
+            held = {"idx": rows, "y_true": Y[rows], "y_pred": predicted(6 + run)[rows]}
+            pl.DataFrame(held).write_csv(f"cv/seed{run}_fold{fold}.csv")
+    columns = "truth=y_true,prediction=y_pred,row_id=idx"
+    options = ("--columns", columns, "--name", "seed{run}_fold{repeat}.csv")
+    code, said = inside("import", "cv", "--out", "made", *options)
+    told = " ".join(said.split())
+    assert (code, "each of 3 folds is a test set of 20 points" in told) == (0, True), said

@@ -143,7 +143,7 @@ def openml(
     if form_of_folds(paths) and len(first) > 1 and not points.is_duplicated().any():
         warn(
             f"each of {len(first):,} folds is a test set of {len(points) // len(first):,} points, "
-            "as are spreads between seeds. For one test set of all points, put the folds of each run "
+            "as are spreads between seeds. For one test set of all points, put the folds of a run "
             "into one table, with columns fold and row_id."
         )
     sizes = {frame.height for frame in test_sets.values()}

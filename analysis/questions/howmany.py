@@ -60,7 +60,7 @@ from manyseed.analysis.tables.rows import REPEAT, Tables, independent
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
-WIDEST = 100  # an interval over more orders of magnitude than two is no answer
+WIDEST = 100  # times its lower end: an interval whose upper end is larger is no answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
 Real = NDArray[np.float64]
@@ -239,8 +239,7 @@ def _answer(
     if high is None or high > WIDEST * low:
         reason = (
             f"it cannot be told yet; at least {low:,} are needed ({100 * confidence:g} %), but how "
-            f"many more the {made:,} runs of {repeats:,} {basis_repeats} do not tell: about "
-            f"{_would_tell(made, low, high):,} would"
+            f"many more the {made:,} runs of {repeats:,} {basis_repeats} do not tell"
         )
         return RunsNeeded(purpose, None, low, None, *basis, reason=reason)
     reason = (
@@ -249,15 +248,6 @@ def _answer(
     )
     seconds = runs * seconds_per_run if seconds_per_run is not None else None
     return RunsNeeded(purpose, runs, low, high, *basis, seconds, reason)
-
-
-def _would_tell(made: int, low: int, high: int | None) -> int:
-    """Return about how many runs it takes until the interval of the runs needed is narrow enough.
-
-    The logarithm of its width falls with the square root of the number of runs.
-    """
-    width = math.log((high or MAX_RUNS) / low)
-    return 10 * math.ceil(made * (width / math.log(WIDEST)) ** 2 / 10)
 
 
 def seconds_per_run(runs: pl.DataFrame) -> float | None:

@@ -57,7 +57,7 @@ from manyseed.orchestrator.importing.scores import (
     scores_of,
 )
 from manyseed.orchestrator.importing.truths import with_truth
-from manyseed.orchestrator.importing.unlike import other_rows, require_no_folds, rows_told
+from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, rows_told
 from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
@@ -143,8 +143,7 @@ def openml(
     if form_of_folds(paths) and len(first) > 1 and not points.is_duplicated().any():
         warn(
             f"each of {len(first):,} folds is a test set of {len(points) // len(first):,} points, "
-            "as are spreads between seeds. For one test set of all points, put the folds of a run "
-            "into one table, with columns fold and row_id."
+            f"as are spreads between seeds. For one test set of all points, {JOINED}."
         )
     sizes = {frame.height for frame in test_sets.values()}
     if len(sizes) > 1:

@@ -163,7 +163,7 @@ def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]
         sizes = {one.n_samples for _, one in own}
         if len(sizes) > 1:
             what = f"test sets have {min(sizes):,} to {max(sizes):,} points"
-            remedy = f"all must have equally many; or {_JOINED}"
+            remedy = f"all must have equally many; or {JOINED}"
             raise UserError(what, file=own[0][1].file, key="repeat", remedy=remedy)
         order = sorted(first)
         sets = [first[repeat] for repeat in order]
@@ -207,7 +207,8 @@ def _have_one_set(one: Entries, other: Entries) -> bool:
     )
 
 
-_JOINED = "put the folds of each run into one table, with columns fold and row_id"
+JOINED = "put the folds of each run into one table, with columns fold and row_id"
+"""How folds become one test set."""
 
 
 def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -> None:
@@ -216,12 +217,11 @@ def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -
     if not name:
         return
     what = f"is of another fold, with rows of its own{f': {rows}' if rows else ''}"
-    joined = _JOINED
     if len(sizes) > 1:
         what += f"; folds have {min(sizes):,} to {max(sizes):,} rows"
-        raise UserError(what, file=paths[1], key="fold", remedy=joined)
+        raise UserError(what, file=paths[1], key="fold", remedy=JOINED)
     options, each = {"name": name}, "each fold is then a test set: "
-    also = f"\n  to have one test set, {joined}"
+    also = f"\n  to have one test set, {JOINED}"
     raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
 
 

@@ -418,7 +418,8 @@ def fit_budget(
     )
     power = math.lcm(*(each.count("*") + 1 for grid in sweep.grid for each in grid.vary))
 
-    def at(repeats: int, runs: int) -> BudgetedDesign:
+    def at(repeats: int, runs: int) -> BudgetedDesign | None:
+        """Return a design; None if the sweep holds more than it already."""
         most = {"repeats": repeats, "runs": runs}
         tables = {"": sweep} | {f"grid[{n}].": each for n, each in enumerate(sweep.grid)}
         settings = tuple(
@@ -427,12 +428,18 @@ def fit_budget(
             for key in most
             if (getattr(table, key) or 0) > most[key]
         )
-        return BudgetedDesign(settings, asked, (repeats, runs), price(settings))
+        try:
+            return BudgetedDesign(settings, asked, (repeats, runs), price(settings))
+        except UserError:
+            if not settings:
+                raise
+            return None
 
     def is_within(design: BudgetedDesign) -> bool:
         return all(limit.allows(design.summary) for limit in limits)
 
     whole = at(*asked)
+    assert whole is not None
     if is_within(whole):
         return whole
     runs = _counts(min(_FEWEST_RUNS, asked[1]), asked[1] - 1, power)
@@ -441,7 +448,15 @@ def fit_budget(
     least = min(runs, default=asked[1])
     if best := _largest(lambda n: at(n, least), range(1, asked[0]), is_within):
         return best
-    smallest = at(1, least).summary
+    fewest = at(1, least)
+    if fewest is None:
+        raise UserError(
+            "the sweep holds more runs already than the budget allows",
+            key="--budget",
+            value=" and ".join(map(str, limits)),
+            remedy="allow more, or plan into another directory with --out",
+        )
+    smallest = fewest.summary
     beyond = next(limit for limit in limits if not limit.allows(smallest))
     costs = beyond.cost(smallest) + beyond.kept_back(smallest)
     raise UserError(
@@ -459,16 +474,21 @@ def _counts(low: int, high: int, power: int) -> Sequence[int]:
 
 
 def _largest(
-    design: Callable[[int], BudgetedDesign],
+    design: Callable[[int], BudgetedDesign | None],
     counts: Sequence[int],
     is_within: Callable[[BudgetedDesign], bool],
 ) -> BudgetedDesign | None:
-    """Return the largest design within the budget by one of these counts; None if none is."""
+    """Return the largest design within the budget by one of these counts; None if none is.
+
+    Counts of which there is no design, as the sweep holds more, are too small.
+    """
     best, low, high = None, 0, len(counts) - 1
     while low <= high:
         middle = (low + high) // 2
         tried = design(counts[middle])
-        if is_within(tried):
+        if tried is None:
+            low = middle + 1
+        elif is_within(tried):
             best, low = tried, middle + 1
         else:
             high = middle - 1

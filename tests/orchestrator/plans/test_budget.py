@@ -164,6 +164,24 @@ def test_the_file_is_read_as_it_is(tmp_path: Path) -> None:
     assert seen[0] == ()
 
 
+@pytest.mark.parametrize("held", [3, 4, 9])
+def test_a_sweep_that_holds_more_than_the_budget_allows(tmp_path: Path, held: int) -> None:
+    file = write(tmp_path / "wine.toml", WINE)
+
+    def price(settings: Sequence[str]) -> dict[str, Any]:
+        runs = int(dict(each.split("=") for each in settings).get("runs", "30"))
+        if runs < held:
+            raise UserError("this file would change the sweep's cells")
+        return {"core_hours": runs / 10}
+
+    budget, sweep = forecast.read_budget("0.5coreh"), read_sweep_file(file)
+    if held > 5:
+        with pytest.raises(UserError, match="holds more runs already than the budget allows"):
+            forecast.fit_budget(budget, sweep, price)
+    else:
+        assert forecast.fit_budget(budget, sweep, price).kept[1] == 5
+
+
 GRID = """
 name = "grid"
 seed = 1

@@ -249,7 +249,7 @@ def test_the_metrics_of_the_manual_are_those_of_numpy():
     text = (Path(__file__).parents[3] / "docs" / "results.md").read_text(encoding="utf-8")
     section = text.partition("## Metrics of your own")[2].partition("\n## ")[0]
     names = {}
-    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+    for block in re.findall(r"```python[^\n]*\n(.*?)```", section, re.DOTALL):
         exec(block, names)
     y_true = np.array([0, 0, 0, 1, 1])
     label = np.array([[0, 1, 1, 1, 0], [1, 0, 0, 1, 1]])

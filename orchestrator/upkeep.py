@@ -264,7 +264,8 @@ def _verified(
         found += verify_journals(group, journals, checked.append)
     unknown = list(_unknown_recipes(paths, groups, journals))
     unknown += [
-        Finding(file, f"{reason}: points have numbers") for file, reason in wrong_ids(paths)
+        Finding(file, f"{reason}: points have numbers until it is restored from a copy")
+        for file, reason in wrong_ids(paths)
     ]
     unknown += [
         Finding(f"{paths.journals / name}", "holds runs of another sweep, which do not count here")

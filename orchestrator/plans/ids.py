@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from manyseed.orchestrator.disk.parquet import (
     scan_parquet,
     write_parquet,
 )
+from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import RESTORE, DamagedFile
 from manyseed.orchestrator.paths import GIVEN, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan, marker
@@ -47,11 +49,17 @@ def positions_of(row_ids: Sequence[pl.Series], file: Path) -> tuple[Any, pl.Seri
 def write_ids(paths: SweepPaths, group: int, ids: pl.Series) -> None:
     """Keep the ids of a dataset's points: of point i, the one at place i.
 
-    `group`: number of the dataset's first group.
+    Its mark has the file's SHA-256, so that another sweep's is not taken for it. `group`: number of
+    the dataset's first group.
     """
     file = paths.points(group)
     file.parent.mkdir(exist_ok=True)
     write_parquet(file, ids.rename(ROW_ID).to_frame())
+    place(marker(file), _digest(file))
+
+
+def _digest(file: Path) -> bytes:
+    return hashlib.sha256(file.read_bytes()).hexdigest().encode()
 
 
 def ids_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
@@ -72,9 +80,13 @@ def ids_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
 def _read(file: Path) -> pl.Series:
     remedy = f"{RESTORE}, or import the predictions again"
     try:
-        return read_parquet(file, {ROW_ID: pl.String()}, [ROW_ID], remedy)[ROW_ID]
+        found = read_parquet(file, {ROW_ID: pl.String()}, [ROW_ID], remedy)[ROW_ID]
+        given = marker(file).read_bytes() if marker(file).exists() else b""
+        if given and given != _digest(file):  # earlier marks, and those of copies, are empty
+            raise DamagedFile(file, "is not this sweep's", remedy)
     except FileNotFoundError:
         raise DamagedFile(file, "is absent", remedy) from None
+    return found
 
 
 def require_bounded(paths: SweepPaths) -> None:

@@ -100,6 +100,19 @@ def test_copies_keep_ids_and_verify_and_seal_know_them(imported: Path, tmp_path:
         assert "row_id" not in again.query("points").columns
 
 
+def test_the_ids_of_another_sweep_are_not_shown(imported: Path, tmp_path: Path) -> None:
+    shutil.copytree(imported, tmp_path / "own")
+    files = tables(tmp_path, [f"other_{point:04d}" for point in range(len(IDS))])
+    assert command("import", *files, "--out", tmp_path / "other", "--name", FORM).returncode == 0
+    (file,) = (tmp_path / "own/plan/points").glob("*.parquet")
+    shutil.copy(tmp_path / "other/plan/points" / file.name, file)
+    said = command("answers", tmp_path / "own", "points")
+    assert "is not this sweep's" in " ".join(said.stderr.split())
+    assert "other_" not in said.stdout
+    (found,) = Sweep(tmp_path / "own").verify()["findings"]
+    assert "is not this sweep's" in str(found)
+
+
 def test_imports_of_earlier_versions_show_numbers(imported: Path, tmp_path: Path) -> None:
     shutil.copytree(imported, tmp_path / "old")
     shutil.rmtree(tmp_path / "old/plan/points")

@@ -210,6 +210,9 @@ with process:
                 left -= len(sent) > heard
             kinds["lost"] += 1
         except BaseException as end:
+            # a lock's own exit may complain that it is not held: the signal is what came before
+            while end.__context__ and not isinstance(end, (KeyboardInterrupt, SystemExit)):
+                end = end.__context__
             kinds[type(end).__name__] += 1
             if sys.getprofile() is not None:
                 kinds["profiled"] += 1

@@ -196,6 +196,8 @@ def images(
     arrays: Mapping[str, NDArray[Any]],
     target: str,
     lists: Mapping[str, Sequence[str]],
+    *,
+    are_listed: bool | None = None,
 ) -> Samples:
     """Return samples of images (sample, height, width, channel), or (sample, height, width).
 
@@ -203,6 +205,7 @@ def images(
 
     `path`: the file, for messages. `arrays`: its arrays by name: ``X``, and the target's. `target`:
     the name of the classes' array. `lists`: lists of columns by key; refused unless empty.
+    `are_listed`: as for `classes_of`.
     """
     X, y = arrays["X"], arrays[target]
     X = X[..., np.newaxis] if X.ndim == 3 else X
@@ -218,7 +221,7 @@ def images(
     flat = X.reshape(len(X), -1)
     if X.dtype.kind == "f" and not all(np.isfinite(flat[rows]).all() for rows in _blocks(flat)):
         raise refused(path, "holds images with pixels that are not finite")
-    names, classes = classes_of(DataColumn(target, labels(y)))
+    names, classes = classes_of(DataColumn(target, labels(y)), are_listed=are_listed)
     _, height, width, channels = X.shape
     cardinality = np.zeros(flat.shape[1], dtype=np.int32)
     return Samples(flat, classes, cardinality, names, image=(height, width, channels))

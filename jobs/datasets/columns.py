@@ -361,15 +361,21 @@ class DataColumn:
         return self.values.dtype == np.object_
 
 
-def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) -> Samples:
+def to_samples(
+    what: str,
+    features: Sequence[DataColumn],
+    target: DataColumn,
+    *,
+    are_listed: bool | None = None,
+) -> Samples:
     """Encode a table: labels become their places in natural order, missing values NaN.
 
-    `what`: the source, for messages.
+    `what`: the source, for messages. `are_listed`: as for `classes_of`.
     """
     n = target.values.size
     if n == 0 or not features:
         raise Refused("source", what, f"is empty: {n} samples with {len(features)} features")
-    names, y = classes_of(target)
+    names, y = classes_of(target, are_listed=are_listed)
     X = np.empty((n, len(features)))
     cardinality = np.zeros(len(features), dtype=np.int32)
     for j, column in enumerate(features):
@@ -385,15 +391,33 @@ def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) ->
     return Samples(X, y, cardinality, names)
 
 
-def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return a target's classes in natural order, and the place of each sample's class."""
+LISTED = 20
+"""The most classes that a remedy lists."""
+CLASSES = "classes"
+"""The key of the classes that count."""
+UNKNOWN = "(missing)"
+"""The class of rows that have none, where `classes` leaves them out."""
+
+
+def classes_of(
+    target: DataColumn, *, are_listed: bool | None = None
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return a target's classes in natural order, and the place of each sample's class.
+
+    `are_listed`: whether `classes` lists those that count, so that rows without a class, which then
+    are of a last class `UNKNOWN`, are left out; None where it cannot.
+    """
     n = target.values.size
     names, y = encode(target.values)
     if not names:
         raise Refused("target", target.name, f"is empty: all {n:,} values are missing")
-    if missing := int((y < 0).sum()):
-        reason = f"{missing} of {n} values are missing; leave these rows out"
-        raise Refused("target", target.name, reason)
+    is_missing = y < 0
+    n_missing = int(is_missing.sum())
+    if n_missing and (not are_listed or UNKNOWN in names):
+        reason = f"{n_missing} of {n} values are missing; leave these rows out"
+        can_list = are_listed is False and 1 < len(names) <= LISTED
+        needs = {CLASSES: merged(names)} if can_list else {}
+        raise Refused("target", target.name, reason, needs=needs)
     if len(names) < 2:
         reason = f"has a single class, {names[0]!r}; a classifier needs two"
         raise Refused("target", target.name, reason)
@@ -405,7 +429,9 @@ def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
             f"per class on average, and at most {MAX_CLASSES:,} classes. Is it a number to "
             "predict rather than a class?",
         )
-    return names, y
+    if not n_missing:
+        return names, y
+    return (*names, UNKNOWN), np.where(is_missing, len(names), y)
 
 
 def encode(

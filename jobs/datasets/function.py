@@ -16,6 +16,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Option, Refused
 from manyseed.jobs.datasets import arrayfile, imagefolder, parts, tablefile
+from manyseed.jobs.datasets.columns import CLASSES
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
 
@@ -73,7 +74,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
 
 
 def _of_file(given: Mapping[str, Any]) -> dict[str, object]:
-    return {key: given[key] for key in _OF_FILES if key in given}
+    return {key: given[key] for key in (*_OF_FILES, CLASSES) if key in given}
 
 
 def digest(samples: Samples) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
-from manyseed.jobs.datasets.columns import DataColumn, classes_of
+from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
 from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
 from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import DamagedData, MachineError
@@ -56,7 +56,7 @@ class _Folder:
 def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
     """Read the headers of all images, and their bytes for the digest."""
     for key in given:
-        if key != SIZE:
+        if key not in (SIZE, CLASSES):
             reason = f"{path} is a folder of images, with a folder for each class"
             raise Refused(key, given[key], reason, needs={key: None})
     size = size_of(given)

@@ -32,7 +32,7 @@ from manyseed.jobs.datasets import (
     tablefile,
 )
 from manyseed.jobs.datasets.catalogue import SUITES
-from manyseed.jobs.datasets.columns import alike, merged
+from manyseed.jobs.datasets.columns import CLASSES, LISTED, alike, merged
 from manyseed.jobs.datasets.info import (
     OFFICIAL,
     DatasetInfo,
@@ -81,8 +81,12 @@ def suite(name: str) -> tuple[str, ...]:
     return tuple(entry.name for entry in SUITES[name])
 
 
-def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
-    """Return what is known of a source without loading it."""
+def describe(
+    source: str,
+    parameters: Mapping[str, Any],
+    classes: Mapping[str, Sequence[str | int]] | None = None,
+) -> DataShape:
+    """Return what is known of a source without loading it; `classes`: those that count."""
     kind_name, colon, name = _BARE.get(source, source).partition(":")
     if not colon and Path(source).suffix in tablefile.FORMATS:
         raise Refused("source", source, f'unknown source; a file is written as "file:{source}"')
@@ -95,7 +99,7 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
         if key not in (*kind.parameters, *kind.unwritten):
             allowed = (*COMMON_PARAMETERS, *kind.parameters)
             raise UnknownOption(key, parameters[key], allowed=allowed)
-    return kind.describe(name, parameters)
+    return kind.describe(name, parameters if classes is None else {**parameters, CLASSES: classes})
 
 
 def of(canonical: Mapping[str, Any]) -> tuple[DatasetSource, str]:
@@ -323,7 +327,6 @@ def images_of(canonical: Mapping[str, Any], index: Sequence[int]) -> NDArray[Any
     return samples.X[rows[list(index)]].reshape(len(index), *samples.image)
 
 
-_LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
 """What defines the test sets if no key of the table does, for messages."""
 
@@ -347,7 +350,7 @@ def resolve(
     or the file's own split if `parameters` define one. ``**parameters``: further keys of the
     source.
     """
-    shape = describe(source, parameters)
+    shape = describe(source, parameters, classes)
     testing = next((key for key in OF_FILES if key in parameters or key in shape.provenance), None)
     if test is None:
         test = 0.25 if testing is None else OFFICIAL
@@ -434,7 +437,7 @@ def _require_spelling(names: Sequence[str], source: str, given: Mapping[str, Any
         option = "target" if "target" in given else "source"
         shown = " and ".join(map(quoted, same[0]))
         reason = f"has classes that are the same but for blanks or case: {shown}"
-        few = len(names) <= _LISTED
+        few = len(names) <= LISTED
         needs = {"classes": merged(names)} if few else {}
         reason += "" if few else "; merge them with classes, which lists all classes"
         raise Refused(option, given.get("target", source), reason, needs=needs)

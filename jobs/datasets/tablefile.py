@@ -16,6 +16,7 @@ from manyseed.jobs.checks import NOTHING, Option, Refused, did_you_mean_path, ex
 from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
+    CLASSES,
     LEAVE_EMPTY,
     DataColumn,
     Doubt,
@@ -67,12 +68,13 @@ class Keys:
     """What the table of a dataset says of its columns.
 
     `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
-    given: which rows are the test set, or belong together.
+    given: which rows are the test set, or belong together. `are_listed`: as for `classes_of`.
     """
 
     target: str
     lists: Mapping[str, Sequence[str]]
     own: Mapping[str, Any] = field(default_factory=dict)
+    are_listed: bool | None = None
 
     @property
     def aside(self) -> dict[str, str]:
@@ -122,7 +124,9 @@ def of_arrays(paths: Sequence[Path], contents: Sequence[Arrays], keys: Keys) -> 
         n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other, path)
     if arrays["X"].ndim > 2:
         beside = {name: arrayfile.plain(arrays[name]) for name in aside.values()}
-        samples = arrayfile.images(paths[0], arrays, keys.target, keys.lists)
+        samples = arrayfile.images(
+            paths[0], arrays, keys.target, keys.lists, are_listed=keys.are_listed
+        )
         return _split(samples, keys, beside, n_first), ()
     columns = arrayfile.columns(paths[0], arrays, keys.target, {*aside.values()}, keys.sets)
     return _samples(paths[0], columns, keys, n_first)
@@ -147,7 +151,9 @@ def _samples(path: Path, columns: Columns, keys: Keys, n_first: int | None) -> T
     assert target_column is not None  # the target is never ignored
     if not features and target_column.values.size:
         raise refused(path, f"has no features: {_without_features(path, target, columns)}")
-    taken = to_samples(f"file:{path}", list(features.values()), target_column)
+    taken = to_samples(
+        f"file:{path}", list(features.values()), target_column, are_listed=keys.are_listed
+    )
     samples = _split(taken, keys, beside, n_first)
     values = dict(zip(features, taken.X.T, strict=True))
     infos = (
@@ -353,7 +359,8 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
 def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     """Read a file of a table or of arrays.
 
-    `name`: its path. `given`: `OPTIONS`, except those of folders of images.
+    `name`: its path. `given`: `OPTIONS`, except those of folders of images; with `CLASSES`, rows
+    without a class are taken.
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:
@@ -362,7 +369,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     target, lists = _parameters(name, path, given)
     own = parts.read(given)
     other = own.pop(parts.TEST_FILE, None)
-    keys = Keys(target, lists, own)
+    keys = Keys(target, lists, own, CLASSES in given)
     files = [_opened("source", name, path, keys)]
     if other is not None:
         beside = expanded(other).absolute()
@@ -409,6 +416,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
         provenance["target"],
         {key: provenance.get(key, []) for key in LISTS},
         {key: provenance[key] for key in parts.OPTIONS if key in provenance},
+        CLASSES in provenance,
     )
     files = []
     for path, key in zip(paths, _DIGESTS, strict=False):

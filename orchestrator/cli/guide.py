@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import accumulate
@@ -191,12 +192,22 @@ def begin(folder: Path) -> None:
     console.print()
     say("Get started:")
     say_next("  Write an example sweep file", "init", "--example", "quickstart")
-    say_next("  Write one for your data", "init", "DATA.csv")
+    say_next("  Write one for your data", "init", _data_in(folder) or "DATA.csv")
     say_next("  Import existing predictions", "import", "LOGITS.npz", "--out", "DIR")
     say_next("  Check this machine", "cluster", "check")
     console.print()
     say_next("All commands", "--help")
     say_next("All pages of the documentation", "docs")
+
+
+def _data_in(folder: Path) -> str | None:
+    """Return the name of the first file of a folder that may hold a dataset."""
+    from manyseed.jobs.datasets.tablefile import FORMATS
+
+    with suppress(OSError):
+        names = sorted(entry.name for entry in folder.iterdir() if entry.suffix in FORMATS)
+        return next((name for name in names if not name.startswith(".")), None)
+    return None
 
 
 def example(
@@ -223,6 +234,8 @@ def example(
             None, ("example", "what it is"), [(n, one.title) for n, one in available.items()]
         )
         console.print()
+        if data := _data_in(Path()):
+            say_next("For your data", "init", data)
         return say_next("Write one", "init", "--example", "quickstart")
     name = name.removesuffix(".toml")
     require_one_of(name, available, "there is no such example", key="NAME")

@@ -211,7 +211,7 @@ class Notes:
             info = datasets[name]
             if info.n_dropped:
                 self._others.append(
-                    f"{name}: {info.n_dropped:,} samples belong to classes that no group names"
+                    f"{name}: {info.n_dropped:,} samples are left out: classes does not list theirs"
                 )
             if info.columns:
                 self._columns(name, info.columns)

@@ -48,6 +48,7 @@ TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "o
 
 TARGET = "target"
 
+_SAME = "the same but for blanks or case"
 _LEFT_OUT: Mapping[str, str] = {
     "id": "looks like names or numbers",
     "date": "looks like dates",
@@ -265,7 +266,8 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         remarked[TARGET] = (target, remark)
     if ignored:
         remarked["ignore"] = (ignored, "")
-    remarked |= {key: (value, "the same but for blanks or case") for key, value in merged.items()}
+    why = "rows without a class are left out" if info.n_dropped else _SAME
+    remarked |= {key: (value, why) for key, value in merged.items()}
     return _Data(source, remarked, info, columns=found)
 
 
@@ -275,6 +277,8 @@ def _questions(data: _Data) -> list[str]:
     target, remark = data.options.get(TARGET, ("", ""))
     if remark == _LAST:
         asked.append(f"{target}: taken for the classes, as it is the last column; else --target")
+    if data.info.n_dropped and target:
+        asked.append(f"{target}: missing in {counted(data.info.n_dropped, 'row')}: left out")
     ignored = data.options.get("ignore", ((), ""))[0]
     for column in data.columns:
         name = column.name or NAMELESS

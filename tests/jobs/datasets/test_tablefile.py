@@ -362,6 +362,38 @@ def test_what_looks_the_same_is_one_class_or_refused(tmp_path, same):
     assert (column.looks, column.shown) == ("alike", tuple(sorted(same)))
 
 
+@pytest.mark.parametrize("more", [{}, {"group": "g"}, {"folds": "f"}, {"last": 9}])
+def test_rows_without_a_class_are_left_out_where_classes_are_listed(tmp_path, more):
+    rng = np.random.default_rng(1)
+    y = np.array([*"abc"] * 20, dtype=object)
+    groups = np.arange(60) // 3
+    frame = pl.DataFrame({"x": rng.normal(size=60), "g": groups, "f": groups % 4, "y": y})
+    gone = rng.permutation(60)[:7]
+    y[gone] = None
+    marked = tmp_path / "t.parquet"
+    frame.with_columns(y=pl.Series(y)).write_parquet(marked)
+    (tmp_path / "clean").mkdir()
+    clean = tmp_path / "clean" / "t.parquet"
+    frame.filter(~pl.Series(np.isin(np.arange(60), gone))).write_parquet(clean)
+    given = {"target": "y", "ignore": [] if more else ["g", "f"], **more}
+    with pytest.raises(Refused, match="7 of 60 values are missing; leave these rows") as error:
+        resolve(f"file:{marked}", **given)
+    of_clean = dict(given)
+    if "last" in more:  # rows of the file, of which some have no class
+        of_clean["last"] = int((~np.isin(np.arange(51, 60), gone)).sum())
+    data = []
+    for path, options in ((marked, {**given, **error.value.needs}), (clean, of_clean)):
+        info = resolve(f"file:{path}", **options)
+        assert info.n_dropped == (7 if path == marked else 0)
+        fetch(info)
+        data.append((info, load(info.canonical)))
+    (found, rows), (want, kept) = data
+    for name in ("class_names", "class_counts", "n_samples", "n_train", "n_test", "group_sizes"):
+        assert getattr(found, name) == getattr(want, name), name
+    for name in ("X", "y", "official_test", "groups", "roles"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(kept, name), name)
+
+
 def test_names_in_messages_are_quoted(tmp_path):
     path = tmp_path / "t.parquet"
     pl.DataFrame({" y": ["a", "b"] * 4, "x,z": range(8), "": range(8)}).write_parquet(path)

@@ -381,6 +381,25 @@ def test_values_that_are_not_what_they_seem_are_named(here: Path) -> None:
     assert "# classes with too few rows to be in training part and test set: c (1)" in text
 
 
+def test_data_in_the_folder_are_named_where_no_file_is_given(here: Path) -> None:
+    for words in ((), ("init",)):
+        assert "init t.csv" not in inside(*words)[1]
+    (here / "t.csv").write_text("x,y\n1,a\n")
+    for words in ((), ("init",)):
+        code, told = inside(*words)
+        assert (code, "manyseed init t.csv" in told) == (0, True)
+
+
+def test_rows_without_a_class_are_left_out_and_told(here: Path) -> None:
+    rows = [f"{i / 7},{['yes', 'no', ''][i % 3]}" for i in range(42)]
+    (here / "t.csv").write_text("x,y\n" + "\n".join(rows) + "\n")
+    text, table = written("t.csv", "lr-sgd")
+    assert table["dataset"]["t"]["classes"] == {"no": ["no"], "yes": ["yes"]}
+    assert "y: missing in 14 rows: left out" in text
+    assert "# 28 rows of 1 feature" in text
+    plan_change(here / "sweep.toml", here / "out")
+
+
 def test_classes_that_differ_only_in_blanks_are_merged(here: Path) -> None:
     rows = [f"{i},{i / 7},{['yes', ' Yes', 'no'][i % 3]}" for i in range(42)]
     (here / "t.csv").write_text("id,x,y\n" + "\n".join(rows) + "\n")

@@ -250,7 +250,7 @@ def test_tables_that_no_grid_uses_and_samples_that_no_class_takes_are_named():
     assert "[dataset.other] is used by no grid" in found.notes
     assert "[classifier.mlp] is used by no grid" in found.notes
     assert any(
-        "1,437 samples belong to classes that no group names" in note for note in found.notes
+        "1,437 samples are left out: classes does not list theirs" in note for note in found.notes
     )
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 
 from manyseed.jobs.classifiers import registry
 from manyseed.jobs.datasets.function import OPTION
+from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.own import findings
 from manyseed.orchestrator.grids import firstrun
 from manyseed.orchestrator.plans.planning import plan_change
@@ -382,12 +383,14 @@ def test_values_that_are_not_what_they_seem_are_named(here: Path) -> None:
 
 
 def test_data_in_the_folder_are_named_where_no_file_is_given(here: Path) -> None:
-    for words in ((), ("init",)):
-        assert "init t.csv" not in inside(*words)[1]
-    (here / "t.csv").write_text("x,y\n1,a\n")
+    data, *others = sorted(path.name for path in here.iterdir() if path.suffix in FORMATS)
     for words in ((), ("init",)):
         code, told = inside(*words)
-        assert (code, "manyseed init t.csv" in told) == (0, True)
+        assert (code, f"manyseed init {data}" in told) == (0, True)
+    for name in (data, *others):
+        (here / name).unlink()
+    assert "manyseed init DATA.csv" in inside()[1]
+    assert "data: manyseed" not in inside("init")[1]
 
 
 def test_rows_without_a_class_are_left_out_and_told(here: Path) -> None:

@@ -67,7 +67,7 @@ SIDES = 2  # axes of a grid
 PERTURBATIONS = ("perturb_continuous", "perturb_hparams")
 _HOW = (
     f"Shapes, of all values of a cell: density, for {FEWEST} values or more; dots: single values, "
-    f"up to {DOTTED}; bars: middle half and range, for more values; black: medians."
+    f"up to {DOTTED}; bars: middle half and range, for more values; lines: medians."
 )
 
 

@@ -23,6 +23,9 @@ _Number = TypeVar("_Number")
 _CUTOFF = 0.65  # least share of letters in common, as `difflib` counts them
 _LONGEST = 200  # characters of what a library raised, in a message
 
+TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npz", ".npy", ".zarr")
+"""How files of data end: of tables, of arrays."""
+
 
 def similar(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that are most like a wrong one: the best kind of likeness that occurs.

@@ -21,8 +21,6 @@ from manyseed.jobs.datasets.columns import DataColumn, classes_of
 from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.whole import sha256
 
-FORMATS = (".npz", ".npy", ".zarr")
-
 _BLOCK = 2**25  # values
 
 _CHUNK = re.compile(r"c?[\d.]+|c")

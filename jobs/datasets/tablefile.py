@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING, Option, Refused, did_you_mean_path, expanded
+from manyseed.jobs.checks import (
+    ARRAYS,
+    NOTHING,
+    TABLES,
+    Option,
+    Refused,
+    did_you_mean_path,
+    expanded,
+)
 from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
@@ -330,8 +338,7 @@ OPTIONS: Mapping[str, Option] = {
     **imagefolder.OPTIONS,
 }
 
-TABLES = (".csv", ".tsv", ".parquet")
-FORMATS = (*TABLES, *arrayfile.FORMATS)
+FORMATS = (*TABLES, *ARRAYS)
 
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 NO_SPREADSHEET = "is a spreadsheet; save it as CSV in the program that made it"
@@ -465,7 +472,7 @@ def _parameters(
 def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     """Read the file that a key names; a table is not parsed yet."""
     require_there(key, name, path)
-    if path.suffix in arrayfile.FORMATS:
+    if path.suffix in ARRAYS:
         digest, arrays = arrayfile.read(path, keys.target, keys.aside)
         return _Loaded(path, digest, arrays=arrays)
     try:

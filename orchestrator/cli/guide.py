@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from manyseed.jobs.checks import quoted
+from manyseed.jobs.checks import ARRAYS, TABLES, quoted
 from manyseed.orchestrator.cli.arguments import found, switch, written_to
 from manyseed.orchestrator.cli.manual import from_paragraph, pages, sections, spelt, words
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
@@ -202,10 +202,10 @@ def begin(folder: Path) -> None:
 
 def _data_in(folder: Path) -> str | None:
     """Return the name of the first file of a folder that may hold a dataset."""
-    from manyseed.jobs.datasets.tablefile import FORMATS
-
     with suppress(OSError):
-        names = sorted(entry.name for entry in folder.iterdir() if entry.suffix in FORMATS)
+        names = sorted(
+            entry.name for entry in folder.iterdir() if entry.suffix in (*TABLES, *ARRAYS)
+        )
         return next((name for name in names if not name.startswith(".")), None)
     return None
 

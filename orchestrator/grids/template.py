@@ -17,13 +17,13 @@ import numpy as np
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers, datasets
-from manyseed.jobs.checks import Refused, paths_near
+from manyseed.jobs.checks import TABLES, Refused, paths_near
 from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.datasets.parts import GROUP
 from manyseed.jobs.datasets.sources import SOURCES
-from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
+from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS
 from manyseed.jobs.own import copies
 from manyseed.jobs.own.estimator import SET_LATER
 from manyseed.jobs.own.table import SCORES, TABLE, form_of, is_entry

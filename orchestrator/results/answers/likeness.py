@@ -81,9 +81,11 @@ def alpha_hat(
     Parameters
     ----------
     a, b : array (run, point) or (run, point, class)
-        Logit gaps, or scores. B has two runs or more.
-    y : integer array (point,), optional
-        True classes, needed for scores of more than two classes.
+        Logit gaps, or scores. B has two runs or more. Runs that `Sweep.runs` gives say which test
+        set they are of: runs of each are then compared on it. Other arrays are of one test set.
+    y : integer array (point,) or (run, point), optional
+        True classes, needed for scores of more than two classes; of each of A's runs, if there are
+        several test sets.
     epsilon : float
         Probability that the threshold δ is exceeded by chance.
     resamples : int
@@ -107,16 +109,19 @@ def alpha_hat(
         given(key, float(share), Option(kind=float, above=0, below=1))
     require_confidence(confidence)
     try:
-        sides = [likeness.probes(name, one, y) for name, one in (("a", a), ("b", b))]
-        _require_same_points(*sides)
-        likeness.require_one_kind(a, b)
-        if sides[1].shape[0] < likeness.FEWEST_B:
-            raise Refused("b", sides[1].shape, "must have 2 runs or more, as a reference")
+        found: list[list[NDArray[Any]]] = [[], []]
+        for of_a, of_b, true in _by_test_set(a, b, y):
+            sides = [likeness.probes(name, one, true) for name, one in (("a", of_a), ("b", of_b))]
+            _require_same_points(*sides)
+            likeness.require_one_kind(of_a, of_b)
+            if sides[1].shape[0] < likeness.FEWEST_B:
+                raise Refused("b", sides[1].shape, "must have 2 runs or more, as a reference")
+            for side, one in zip(found, sides, strict=True):
+                side.append(one)
     except Refused as error:
         raise refused(error, key=error.option) from None
     return likeness.alpha_hat_between(
-        [sides[0]],
-        [sides[1]],
+        *found,
         epsilon=epsilon,
         resamples=resamples,
         bootstrap=bootstrap,
@@ -134,9 +139,10 @@ def error_consistency(
     Parameters
     ----------
     a, b : integer array (run, point), or float array (run, point, class)
-        Predicted classes, or scores.
-    y : integer array (point,)
-        True classes.
+        Predicted classes, or scores. Runs that `Sweep.runs` gives say which test set they are of:
+        runs of each are then compared on it. Other arrays are of one test set.
+    y : integer array (point,) or (run, point)
+        True classes; of each of A's runs, if there are several test sets.
     confidence : float
 
     Returns
@@ -146,17 +152,66 @@ def error_consistency(
     """
     require_confidence(confidence)
     try:
-        sides = [likeness.labels(name, one) for name, one in (("a", a), ("b", b))]
-        _require_same_points(*sides)
-        true = likeness.classes(y, sides[0].shape[1])
-        if np.ndim(a) == np.ndim(b):
-            likeness.require_one_kind(a, b)
-        for name, side, scores in (("a", sides[0], a), ("b", sides[1], b)):
-            likeness.require_labels_of(true, side, scores, name)
+        wrong: list[list[NDArray[np.bool_]]] = [[], []]
+        for of_a, of_b, of_y in _by_test_set(a, b, y):
+            sides = [likeness.labels(name, one) for name, one in (("a", of_a), ("b", of_b))]
+            _require_same_points(*sides)
+            true = likeness.classes(of_y, sides[0].shape[1])
+            if np.ndim(of_a) == np.ndim(of_b):
+                likeness.require_one_kind(of_a, of_b)
+            for name, side, scores in (("a", sides[0], of_a), ("b", sides[1], of_b)):
+                likeness.require_labels_of(true, side, scores, name)
+            for errors, side in zip(wrong, sides, strict=True):
+                errors.append(side != true)
     except Refused as error:
         raise refused(error, key=error.option) from None
-    wrong = [[one != true] for one in sides]
     return likeness.consistency_between(*wrong, confidence=confidence)
+
+
+_EACH = "give those of each of A's runs, (run, point), such as runs.y_true"
+
+
+def _by_test_set(a: Any, b: Any, y: Any) -> list[tuple[Any, Any, Any]]:
+    """Return A's and B's runs and the true classes of each test set that both have."""
+    rows = y if y is None or isinstance(y, np.ma.MaskedArray) else np.asarray(y)
+    of_a, of_b = _repeats(a), _repeats(b)
+    several = [one for one in (of_a, of_b) if one is not None and np.unique(one).size > 1]
+    if of_a is None or of_b is None:
+        if several:
+            name = "a" if of_a is None else "b"
+            n = counted(np.unique(several[0]).size, "test set")
+            reason = (
+                f"does not say which test sets its runs are of, and the other side's are of {n}"
+            )
+            raise Refused(name, np.shape(a if name == "a" else b), f"{reason}: give runs of one")
+        return [(a, b, _of_one(rows, None))]
+    shared = np.intersect1d(of_a, of_b)
+    if not shared.size:
+        raise Refused("b", None, "has no runs of a's test sets")
+    if rows is not None and several and rows.shape[:1] != of_a.shape:
+        n = counted(np.unique(of_a).size, "test set")
+        raise Refused("y", rows.shape, f"A's runs are of {n}: {_EACH}")
+    at = [(np.flatnonzero(of_a == one), np.flatnonzero(of_b == one)) for one in shared]
+    return [
+        (a[own], b[other], _of_one(rows, own if len(at) > 1 or several else None))
+        for own, other in at
+    ]
+
+
+def _repeats(runs: Any) -> NDArray[Any] | None:
+    """Return the repeat of each run, (run,), where the runs are a sweep's."""
+    of = getattr(runs, "coords", {}).get("repeat_index")
+    return None if of is None or not np.ndim(runs) else np.broadcast_to(of, np.shape(runs)[:1])
+
+
+def _of_one(y: Any, runs: NDArray[Any] | None) -> Any:
+    """Return the true classes of one test set, (point,), from those of its runs."""
+    if y is None or np.ndim(y) != 2:
+        return y
+    own = y if runs is None else y[runs]
+    if not len(own) or (own != own[0]).any():
+        raise Refused("y", y.shape, "runs have other true classes: give runs of one test set")
+    return own[0]
 
 
 def _require_same_points(a: NDArray[Any], b: NDArray[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,3 +149,50 @@ def test_labels_alone_give_error_consistency_and_say_what_lacks(
         direct.words,
         f"α̂ is not computed: it needs scores, and of {labelled} only labels are kept.",
     ]
+
+
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Two classifiers of four runs each on three test sets of 300 points."""
+    rng = np.random.default_rng(0)
+    y = np.stack([rng.permutation(np.arange(300) % 3) for _ in range(3)])
+    repeats = np.repeat([0, 1, 2], 4)
+    made = {}
+    for name in ("p", "q"):
+        found = rng.normal(size=(12, 300, 3)) + 1.5 * np.eye(3)[y[repeats]]
+        made[name] = {"scores": found, "y_true": y, "repeat": repeats, "run": np.tile(range(4), 3)}
+    return Sweep.from_predictions(made, tmp_path_factory.mktemp("three") / "s", dataset="d")
+
+
+def test_runs_of_a_sweep_are_compared_on_their_own_test_sets(of_three: Sweep) -> None:
+    p, q = (of_three.runs("d", name).isel(epoch=-1) for name in "pq")
+    found = manyseed.error_consistency(p.label, q.label, p.y_true)
+    alone = [
+        manyseed.error_consistency(
+            *(one.label.isel(run=one.repeat_index == repeat) for one in (p, q)),
+            p.y_true.isel(run=int(4 * repeat)),
+        )
+        for repeat in range(3)
+    ]
+    assert found.ec_local == pytest.approx(np.mean([one.ec_local for one in alone]))
+    options = {"resamples": 5, "bootstrap": 10}
+    alpha = manyseed.alpha_hat(p.score, q.score, p.y_true, **options)
+    assert (alpha.runs_a, alpha.runs_b, alpha.n_test) == (4, 4, 300)
+
+
+@pytest.mark.parametrize("function", [manyseed.alpha_hat, manyseed.error_consistency])
+def test_test_sets_are_never_mixed(of_three: Sweep, function: Any) -> None:
+    p, q = (of_three.runs("d", name).isel(epoch=-1) for name in "pq")
+    a, b = (p.score, q.score)
+    with pytest.raises(UserError, match=r"of 3 test sets: give those of each of A's runs"):
+        function(a, b, p.y_true[0])
+    with pytest.raises(UserError, match="does not say which test sets its runs are of"):
+        function(a, b.to_numpy(), p.y_true)
+    with pytest.raises(UserError, match="runs have other true classes"):
+        function(a.to_numpy(), b.to_numpy(), p.y_true.to_numpy())
+    with pytest.raises(UserError, match="no runs of a's test sets"):
+        function(a[:4], b[4:], p.y_true[:4])
+    one = {"resamples": 5, "bootstrap": 10} if function is manyseed.alpha_hat else {}
+    assert function(a[:4], b[:4], p.y_true[:4], **one) == function(
+        a[:4].to_numpy(), b[:4].to_numpy(), p.y_true[0].to_numpy(), **one
+    )

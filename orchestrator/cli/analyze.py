@@ -300,7 +300,7 @@ def print_summary(sweep: Sweep) -> None:
     from manyseed.analysis.report.wording import repeats_in_words, summary, varying_axes
     from manyseed.analysis.tables.rows import in_words, last
     from manyseed.orchestrator.computing.cellgroups import in_short, unusual
-    from manyseed.orchestrator.computing.tables import read_analysis, read_results
+    from manyseed.orchestrator.computing.tables import failed, read_analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.page import summary_table
 
@@ -337,7 +337,9 @@ def print_summary(sweep: Sweep) -> None:
         say(f"† {repeats} of identical runs: {copies:,} copies are left out of all but accuracy.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
-    say_notes(notes(sweep), "answers", sweep.directory, "--why", style="yellow")
+    told = failed(read_analysis(sweep.paths)[1])
+    others = [note for note in notes(sweep) if note not in told]
+    say_notes(others, "answers", sweep.directory, "--why", style="yellow")
 
 
 def notes(sweep: Sweep) -> list[str]:

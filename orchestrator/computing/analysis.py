@@ -38,6 +38,7 @@ from manyseed.analysis.tables.rows import (
 )
 from manyseed.analysis.tables.schema import records, without
 from manyseed.orchestrator import provenance
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not
 from manyseed.orchestrator.computing.inputs import (
@@ -75,6 +76,7 @@ from manyseed.orchestrator.computing.tables import (
     Analysis,
     Results,
     Unavailable,
+    failed,
     read_results,
     to_json,
     write_result,
@@ -302,7 +304,7 @@ def analyze(
     of_models |= (of_spectra := spectra_of(paths, groups, plan, options))
     _write_optional(paths, (SPECTRA,), of_spectra, options)
     written = [*tables, *of_epochs, *further, *of_models]
-    Analysis(
+    record = Analysis(
         options=to_json(options),
         unavailable=missing,
         packages=provenance.package_versions(),
@@ -310,7 +312,10 @@ def analyze(
         tables={name: checksum(paths.table(name)) for name in written},
         runs=_amounts(paths, sum(group.predictions.runs.height for group in groups)),
         outdated=outdated,
-    ).write(paths)
+    )
+    record.write(paths)
+    for sentence in failed(record):
+        warn(sentence)
     held.remember(wanted)
     return read_results(paths)
 

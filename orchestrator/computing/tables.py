@@ -110,6 +110,11 @@ def not_computed(record: Analysis) -> list[str]:
     return sentences
 
 
+def failed(record: Analysis) -> list[str]:
+    """Say which of a user's metrics failed, as `not_computed`."""
+    return not_computed(replace(record, unavailable=[it for it in record.unavailable if it.failed]))
+
+
 NOT_IMPORTED = "to be imported"
 
 

@@ -325,14 +325,10 @@ def in_cells(
     over. An α̂ below the resolution δ is written as that, where δ is a column, and a spread that
     would be 0.0000 as below what test sets of so many `points` resolve, or what is printed.
     """
-    remarks = []
+    over: list[str] = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
         over = frame[_OVER].drop_nulls().unique().to_list()
-        if len(over) == 1:
-            remarks = [f"± is half of the 95 % interval over {over[0]}."]
         frame = frame if len(over) > 1 else frame.drop(_OVER)
-    if {"n", "coverage"} <= {*frame.columns}:
-        remarks.append("n: cells of the group, or rows of another table.")
     limits = {}
     for name in frame.columns:
         # a mean that --agg asks for has the interval of its column
@@ -341,6 +337,7 @@ def in_cells(
             limits[name] = list(zip(frame[f"{ends}{_LOW}"], frame[f"{ends}{_HIGH}"], strict=True))
     columns = [name for name in frame.columns if not name.endswith((_LOW, _HIGH))]
     cells: list[list[object]] = []
+    kinds, is_below = set[bool](), False
     for name in columns:
         values: list[object] = frame[name].to_list()
         told = [""] * len(values)
@@ -351,11 +348,22 @@ def in_cells(
         elif name.endswith(SPREADS) and frame[name].dtype.is_float():
             sizes = points if points is not None and SHARES.match(name) else [None] * len(values)
             told = [_seen(*both) for both in zip(frame[name], sizes, strict=True)]
+            is_below |= any(told) and sizes is points
         if name in limits:
             both = list(zip(values, limits[name], strict=True))
             around = all(_is_around(*one) for one, text in zip(both, told, strict=True) if not text)
             values = [_with_limits(*one, around=around) for one in both]
+            kinds |= {around} if any(isinstance(value, str) for value in values) else set()
         cells.append([text or value for text, value in zip(told, values, strict=True)])
+    remarks = []
+    if kinds and len(over) == 1:
+        meant = ["± is half of", "± is half of, and (… to …) is,", "(… to …) is"]
+        form = meant[1 if len(kinds) == 2 else 0 if True in kinds else 2]
+        remarks.append(f"{form} the 95 % interval over {over[0]}.")
+    if is_below:
+        remarks.append("A standard deviation with < is below one test point, 1/n.")
+    if {"n", "coverage"} <= {*frame.columns}:
+        remarks.append("n: cells of the group, or rows of another table.")
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
 
 

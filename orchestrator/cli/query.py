@@ -163,6 +163,10 @@ def query(
     of, asked = {"table": table}, bool(question.columns)
     if question.is_grouped and "n" in frame.columns:
         paper = replace(paper, columns=question.columns)
+    if _shows_spreads(question, form, frame):
+        notes.append(
+            "Standard deviations: between runs of a test set; of means, between test sets."
+        )
     points = None if form in _NUMBERS else _test_points(results, question, frame)
     nothing = _nothing(question)
     _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked, points=points)
@@ -180,16 +184,42 @@ _NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)
 def _test_points(
     results: Mapping[str, Results], question: Query, frame: pl.DataFrame
 ) -> pl.Series | None:
-    """Return the size of each row's test sets if a spread that is shown needs it; null: several."""
+    """Return the size of each row's test sets if a spread that is shown needs it.
+
+    Of rows that are over several sizes, the smallest that there is.
+    """
     from manyseed.orchestrator.asking.query import ask
 
     spread = [n for n in frame.columns if n.endswith(formats.SPREADS) and formats.SHARES.match(n)]
     small = any((frame[name] < formats.LEAST).any() for name in spread)
-    if question.table != "cells" or question.agg or not small:
+    if question.table not in _OF_TEST_SETS or not small:
         return None
+    sizes: dict[str, int] = {}
+    for one in results.values():
+        for dataset, n in one["cells"].select("dataset", "n_test").iter_rows():
+            sizes[dataset] = min(n, sizes.get(dataset, n))
+    smallest = min(sizes.values())
+    if question.agg or question.table == "runs":
+        import polars as pl
+
+        rows = [smallest] * len(frame)
+        if "dataset" in frame.columns:
+            rows = [sizes.get(dataset, smallest) for dataset in frame["dataset"]]
+        return pl.Series(rows)
     order = [question.sort.removeprefix("-")] if question.sort else []
     columns = list(dict.fromkeys([*spread, *order, "n_test"]))
-    return ask(results, replace(question, columns=columns))["n_test"]
+    return ask(results, replace(question, columns=columns))["n_test"].fill_null(smallest)
+
+
+def _shows_spreads(question: Query, form: str, frame: pl.DataFrame) -> bool:
+    """Return whether readers see standard deviations whose names do not say between what."""
+    is_for_readers = form in formats.IN_WORDS or (form == formats.TABLE and "sd" in question.agg)
+    spreads = any(name.endswith(formats.SPREADS) for name in frame.columns)
+    return is_for_readers and spreads and question.table in _OF_TEST_SETS
+
+
+_OF_TEST_SETS = ("cells", "repeats", "runs")
+"""Tables whose rows are of test sets."""
 
 
 def _require_no_table(directories: list[Path]) -> None:

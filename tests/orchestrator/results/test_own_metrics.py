@@ -130,9 +130,10 @@ def test_a_metric_that_fails_costs_that_metric_on_that_dataset(
     for _ in range(2):  # said again where nothing has changed
         code, told = inside("analyze", "sweep", "--metric", "picky:rate")
         assert (code, " ".join(told.split()).count(sentence)) == (0, 1), told
-        with monkeypatch.context() as patched, pytest.warns(UserWarning, match="for two × imp"):
+        with monkeypatch.context() as patched:
             patched.syspath_prepend(tmp_path)
-            sweep.analyze(metrics=["picky:rate"])
+            with pytest.warns(UserWarning, match="picky:rate is not computed for two"):
+                sweep.analyze(metrics=["picky:rate"])
         assert sentence in " ".join(inside("answers", "sweep", "--why")[1].split())
         runs = sweep.results["runs"]
         assert runs.filter(dataset="one")["rate"].to_list() == [0.5] * 3

@@ -206,7 +206,14 @@ def test_a_spread_of_none_is_below_what_the_test_set_resolves(tmp_path: Path) ->
     columns = ("--columns", "accuracy_mean,accuracy_std")
     (row,) = json.loads(asked(made, *columns, "--json"))["rows"]
     assert row["accuracy_std"] == 0
-    assert asked(made, *columns).split()[-3:] == ["0.9750", "<", "0.0250"]
+    told = asked(made, *columns)
+    assert "0.9750 < 0.0250" in " ".join(told.split())
+    assert told.count("A standard deviation with < is below one test point, 1/n.") == 1
+    of_runs = ("-t", "runs", "-c", "accuracy", "--agg", "mean,sd")
+    for by in ("classifier", "dataset,classifier"):  # one bound, whatever the table
+        told = " ".join(asked(made, *of_runs, "--by", by).split())
+        assert "0.9750 < 0.0250" in told
+        assert "Standard deviations: between runs of a test set" in told
     assert "0.9750 & $< 0.0250$" in asked(made, *columns, "--format", "latex")
     grouped = asked(made, *columns, "--by", "classifier", "--format", "markdown")
     assert r"| \< 0.0250 |" in grouped
@@ -220,6 +227,21 @@ def test_a_spread_that_would_be_printed_as_none_is_below_what_is_printed() -> No
     assert [row[0] for row in rows] == ["< 0.0100", "< 0.0001", 0.1, None]
     assert [row[1] for row in rows] == ["< 0.0001", 0.2, 0.3, 0.4]
     assert r"\begin{tabular}{rr}" in formats.in_format(frame, "latex", {}, []).decode()
+
+
+@pytest.mark.parametrize(
+    ("ends", "remark"),
+    [
+        ([(0.8, 1.0), (0.7, 0.9)], "± is half of the 95 % interval over seeds."),
+        ([(0.7, 0.95), (0.7, 0.9)], "(… to …) is the 95 % interval over seeds."),
+        ([(None, None), (None, None)], ""),
+    ],
+)
+def test_a_remark_says_what_the_cells_hold(ends: list[tuple[float, float]], remark: str) -> None:
+    low, high = zip(*ends, strict=True)
+    made = {"accuracy": [0.9, 0.8], "accuracy_ci_low": low, "accuracy_ci_high": high}
+    frame = pl.DataFrame(made).with_columns(pl.col(pl.Null).cast(float), over=pl.lit("seeds"))
+    assert formats.in_cells(frame)[2] == [remark][: bool(remark)]
 
 
 def test_a_column_that_is_empty_in_all_rows_is_left_out(sweep: Sweep) -> None:

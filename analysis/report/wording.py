@@ -444,6 +444,8 @@ def _evaluation(study: Study) -> Iterator[str]:
     sets = max(study.tables.cells["n_repeats"].to_list(), default=0)
     over = "test sets" if sets > 1 else "the runs of the single test set"
     yield f"Intervals of means are 95 % t intervals over {over}."
+    if sets > 1:
+        yield "They are not corrected for rows that several repeats share."
     yield "Standard deviations between seeds are pooled within repeats."
     yield from tests_in_words(study.cells, sets, study.has)
     _, *notes = conventions(study.tables, study.options)

@@ -78,6 +78,7 @@ def test_probabilities_of_models_in_columns(form: str) -> None:
     for at, (model, _) in enumerate(of):
         expected.setdefault(model, []).append(pytest.approx((label[at] == y).mean()))
     assert found == expected, said
+    assert "90 test points, 3 classes: ant, bee, cat" in said
 
 
 @pytest.mark.parametrize("form", ["{}_probs", "probs_{}", "{}"])

@@ -142,7 +142,7 @@ def form_of_tree(files: Sequence[Path]) -> str:
 def form_of_one(path: str) -> str:
     """Return the likely pattern of a path such as ``cnn/seed3/test.csv``, the only one of it."""
     folder, *names = path.split("/")
-    if is_of_runs(folder):
+    if is_of_runs(folder) or folder.isdecimal():
         return "/".join([re.sub("[0-9]+$", "{run}", folder), *names])
     of_run = next((at for at, name in enumerate(names) if is_of_runs(Path(name).stem)), 0)
     names[of_run] = re.sub("[0-9]+", "{run}", names[of_run], count=1)

@@ -183,3 +183,13 @@ def test_folds_are_test_sets(form: str) -> None:
     code, said = inside("import", "cv", "--out", "again", "--name", name)
     assert code == 0, said
     assert Sweep("again").analyze()["runs"].height == 6
+
+
+def test_folders_that_are_numbers_are_runs() -> None:
+    y, label, _ = planted(2)
+    for at, seed in enumerate((42, 7)):
+        (Path("lab") / str(seed)).mkdir(parents=True)
+        np.savez(f"lab/{seed}/preds.npz", labels=label[at], y_true=y)
+    found, said = followed("lab")
+    right = [(each == y).mean() for each in label]
+    assert found == {"imported": [pytest.approx(right[1]), pytest.approx(right[0])]}, said

@@ -561,7 +561,7 @@ def pairs(given: list[str], name: str) -> dict[str, str]:
     """Return pairs such as ``scores=preds,y_true=targets`` by the first of each."""
     found: dict[str, str] = {}
     for text in given:
-        for pair in re.split(r",(?=\w+=)", text):
+        for pair in re.split(r",(?=\w+(?:\.[^,=]+)?=)", text):
             own, equals, theirs = pair.partition("=")
             if not equals or not theirs:
                 raise UserError("is not OURS=THEIRS", key=name, value=pair)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.cli.output import briefly
 from manyseed.orchestrator.errors import ManyseedError, Unread, UserError, command
@@ -15,6 +16,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.importing.filenames import common_name
 from manyseed.orchestrator.importing.matching import ELSEWHERE, imported_plan
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 
 
@@ -42,6 +44,18 @@ def typed(
         words.append("--probabilities")
     start = command("import", *([into] if into else []))
     return " ".join([start, *briefly([*files]), shlex.join(map(str, words)), ""])
+
+
+_MOST_SHOWN = 5
+
+
+def test_sets_of(directory: Path) -> Iterator[str]:
+    """Yield how many points and which classes each dataset has, so that a misreading is seen."""
+    specs = {spec.dataset: spec for spec in Groups.read(SweepPaths(directory)).specs}
+    for spec in [*specs.values()][:_MOST_SHOWN]:
+        names = some(spec.class_names, _MOST_SHOWN)
+        of = f"  {spec.dataset}: " if len(specs) > 1 else "  "
+        yield f"{of}{spec.samples:,} test points, {len(spec.class_names):,} classes: {names}"
 
 
 def into_of(files: Sequence[Path], out: Path | None) -> Path | None:

@@ -358,7 +358,13 @@ def import_(
 
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
-    from manyseed.orchestrator.cli.importing import directory_of, into_of, typed, with_place
+    from manyseed.orchestrator.cli.importing import (
+        directory_of,
+        into_of,
+        test_sets_of,
+        typed,
+        with_place,
+    )
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.importing.predictions import left_out
@@ -403,6 +409,8 @@ def import_(
     held, now = (each["done"] + each["copy"] for each in (before, done))
     if into is None:
         say(f"Imported {counted(now, 'run')} into {directory}: {_pairs_of(directory)}.")
+        for line in test_sets_of(directory):
+            say(line)
     else:
         say(f"Added {counted(now - held, 'run')} to {directory}, which holds {now:,} now.")
     if floored:

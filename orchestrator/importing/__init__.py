@@ -15,7 +15,7 @@ import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.calls import told_by, warn
 from manyseed.orchestrator.errors import (
     ManyseedError,
     Unread,
@@ -44,7 +44,7 @@ from manyseed.orchestrator.importing.filenames import (
     form_of_tree,
     require_one_kind,
 )
-from manyseed.orchestrator.importing.mapping import NAMES, Pattern, Values, is_named
+from manyseed.orchestrator.importing.mapping import NAMES, Columns, Values, is_named
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
     add_runs,
@@ -53,6 +53,8 @@ from manyseed.orchestrator.importing.matching import (
     pair_of,
     require_addable,
 )
+from manyseed.orchestrator.importing.models import entries_by_model, names_models
+from manyseed.orchestrator.importing.patterns import Pattern
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
@@ -187,7 +189,8 @@ def import_predictions(
                 check(**{**options, "truth": error.options["truth"]})
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
-        meant = _all_meant(error, given, options, check, files)
+        with told_by(lambda _: None):  # what is only tried
+            meant = _all_meant(error, given, options, check, files)
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
 
 
@@ -266,6 +269,8 @@ def _imported(
             dataset,
             classifier,
             is_classifier_given=(bool(classifiers) and not files)
+            or names_models(columns)
+            or names_models(key)
             or "classifier" in {*(columns or {}), *(Pattern(name).parts if name else ())},
         )
     elif classifiers:
@@ -367,17 +372,18 @@ def _imported(
             theirs = tuple((columns or {}).items())
             of_rows = truth or one_truth(truths)
             beside_them = (("truth", Path(of_rows)),) if of_rows else ()
-            by_names: dict[Names, list[tuple[Path, Values]]] = {}
+            by_names: dict[tuple[Names, Columns], list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
                 said = (*of_paths.get(file, {}).items(), *beside_them)
-                for of_part, where in parts_of(file, names, theirs):
-                    by_names.setdefault(of_part, []).append((file, (*said, *where)))
+                at = Path(of_rows) if of_rows else None
+                for of_part, own_columns, where in parts_of(file, names, theirs, at):
+                    by_names.setdefault((of_part, own_columns), []).append((file, (*said, *where)))
             entries = []
-            for names, some in by_names.items():
+            for (names, own_columns), some in by_names.items():
                 paths, values = [file for file, _ in some], [each for _, each in some]
                 of = names.dataset or paths[0].stem
                 with blamed(paths):
-                    entries.append(openml(paths, names, theirs, values, classes.get(of, ())))
+                    entries.append(openml(paths, names, own_columns, values, classes.get(of, ())))
                 classes.setdefault(of, entries[-1].class_names)
         else:
             allow_open(4 * len(named))
@@ -388,7 +394,13 @@ def _imported(
                 key,
             )
             entries, repeats = list[Entries](), list[Any]()
-            opened = [opened_as_held(one, scratch, stack, key or NOTHING) for one, _ in named]
+            each_of = [
+                of_one
+                for one, of in named
+                for of_one in entries_by_model(one, of, key or NOTHING, ENTRIES)
+            ]
+            named = [(one, of) for one, of, _ in each_of]
+            opened = [opened_as_held(one, scratch, stack, keys) for one, _, keys in each_of]
             require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
             for held, (one, names) in zip(opened, named, strict=True):
                 of = names.dataset or held.file.stem
@@ -402,7 +414,9 @@ def _imported(
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
         if are_joined:
-            is_unnamed = not (classifiers or pattern or is_named or "classifier" in (columns or {}))
+            are_models = names_models(columns) or names_models(key)
+            are_models |= "classifier" in (columns or {})
+            is_unnamed = not (classifiers or pattern or is_named or are_models)
             of_one = partial(require_one_model, files if is_unnamed else [], sources)
             try:
                 sources = joined(sources, is_dataset_given=is_dataset_given)

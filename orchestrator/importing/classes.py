@@ -242,7 +242,8 @@ def require_named(given: Mapping[str, str] | None, known: Sequence[str], key: st
         if own not in known and theirs in known:
             remedy = f"our name stands first: {theirs}={own}"
             raise UserError("unknown name", key=key, value=own, remedy=remedy)
-        require_one_of(own, known, "unknown name", key=key)
+        if key != "--columns" or not own.startswith(CONFIDENCE):
+            require_one_of(own, known, "unknown name", key=key)
         twice = [
             each for each, of in (given or {}).items() if of == theirs != "NAME" and each != own
         ]

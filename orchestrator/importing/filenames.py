@@ -22,6 +22,9 @@ RUNS = (
 OF_RUNS = rf"(?:{RUNS}|folds?)"
 """What they call what they number in names of files."""
 
+MODEL = "{classifier}"
+"""Stands for the classifier in paths, and in names of columns or entries."""
+
 _SEED = re.compile(rf"(?:^|[\W_]+){OF_RUNS}?[\W_]*[0-9]*$", re.IGNORECASE)
 
 
@@ -90,6 +93,27 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
     return f"{start}{{classifier}}{end}", words
 
 
+def form_of_models(names: Sequence[str]) -> str:
+    """Return the form of columns or entries that differ in a word, and maybe in a number."""
+    files = [Path(name) for name in names if "/" not in name]
+    if len({*names}) < 2 or len(files) < len(names) or any(one.suffix for one in files):
+        return ""
+    form, counts = models_of(files)
+    if len(counts) < 2:
+        form, words = models_apart(files)
+        counts = dict.fromkeys(words, 1)
+    is_of_one = len(counts) < 2 or any(_OF_ONE.fullmatch(word) for word in counts)
+    return "" if is_of_one else form
+
+
+_OF_ONE = re.compile(
+    r"(y|train|test|val|dev|eval)(ing)?|(y_?)?(pred.*|proba?s?|probabilit(y|ies)|scores?|logits?"
+    r"|labels?|true|truth|targets?|softmax|class(es)?|conf(idence)?s?)",
+    re.IGNORECASE,
+)
+"""Words that tell apart what is of one classifier."""
+
+
 def is_of_runs(name: str) -> bool:
     """Return whether a name ends in what numbers runs or folds: ``fold1``, ``cv-split2``."""
     return (
@@ -109,6 +133,8 @@ def form_of_tree(files: Sequence[Path]) -> str:
         of = [Path(name) for name in names]
         forms.append(names[0] if len(names) == 1 else models_of(of)[0] or models_apart(of)[0])
     form = "/".join(forms)
+    if form.count("{run}") > 1:  # fold0/seed1.csv
+        form = _FOLD_OF_RUNS.sub(r"\1{repeat}", form, count=1)
     is_read_once = max(form.count(part) for part in ("{classifier}", "{run}")) == 1
     return form if all(forms) and is_read_once else ""
 
@@ -116,7 +142,7 @@ def form_of_tree(files: Sequence[Path]) -> str:
 def form_of_one(path: str) -> str:
     """Return the likely pattern of a path such as ``cnn/seed3/test.csv``, the only one of it."""
     folder, *names = path.split("/")
-    if is_of_runs(folder):
+    if is_of_runs(folder) or folder.isdecimal():
         return "/".join([re.sub("[0-9]+$", "{run}", folder), *names])
     of_run = next((at for at, name in enumerate(names) if is_of_runs(Path(name).stem)), 0)
     names[of_run] = re.sub("[0-9]+", "{run}", names[of_run], count=1)
@@ -139,6 +165,7 @@ def form_of_folds(files: Sequence[Path]) -> str:
 
 
 _OF_FOLD = re.compile(r"((?:^|[\W_])(?:cv[\W_]*)?(?:folds?|splits?|cv|k)[\W_]*)[0-9]+", re.I)
+_FOLD_OF_RUNS = re.compile(_OF_FOLD.pattern.replace("[0-9]+", r"\{run\}"), re.I)
 _OF_SEED = re.compile(r"((?:^|[\W_])(?:seeds?|runs?|s|r)[\W_]*)[0-9]+", re.I)
 
 

@@ -13,19 +13,22 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.jobs.checks import parsed, quoted
-from manyseed.orchestrator.calls import warn
+from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import (
     DamagedFile,
     Unread,
     UserError,
     nearest,
-    require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, is_flag
-from manyseed.orchestrator.importing.filenames import RUNS, word_ends
+from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, in_order, is_flag
+from manyseed.orchestrator.importing.filenames import (
+    MODEL,
+    RUNS,
+    form_of_models,
+    word_ends,
+)
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 Columns = tuple[tuple[str, str], ...]
@@ -34,123 +37,6 @@ Values = tuple[tuple[str, Any], ...]
 """Columns that a file lacks, and their one value: what its path says. Of `NAMES`, the rows' one."""
 
 NAMES = ("dataset", "classifier")
-_PARTS = (*NAMES, *ATTRIBUTES)
-_FIELD = re.compile(r"\{(\w*)\}|(\*+)")
-_NUMBER = r"(?<![0-9])[0-9]+(?![0-9])"
-_VALUES: Mapping[str, tuple[str, str]] = {  # the shortest and the longest that are possible
-    **dict.fromkeys(("repeat", "run"), (_NUMBER, _NUMBER)),
-    **dict.fromkeys(("train_fraction", "fit_seconds"), ("[0-9.][^/]*?", "[0-9.][^/]*")),
-}
-
-
-class Pattern:
-    """A pattern of paths such as ``{classifier}/seed-{run}/test.csv``; it matches their last parts.
-
-    ``{NAME}`` stands for a value, and ``*`` for anything, within one part of the path. A path that
-    can be read in two ways is refused.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text, at, seen = text, 0, set[str]()
-        taken = ["", ""]
-
-        def add(short: str, long: str) -> None:
-            taken[0] += short
-            taken[1] += long
-
-        for field in _FIELD.finditer(text):
-            add(*[re.escape(text[at : field.start()])] * 2)
-            at = field.end()
-            if field[2]:
-                add("[^/]*?", "[^/]*")
-                continue
-            name = field[1]
-            require_one_of(name, _PARTS, "unknown part", key="--name")
-            if name in seen:
-                raise UserError(f"{{{name}}} stands in it twice", key="--name", value=text)
-            seen.add(name)
-            add(*(f"(?P<{name}>{kind})" for kind in _VALUES.get(name, ("[^/]+?", "[^/]+"))))
-        if not seen:
-            remedy = f"such as {{classifier}}/seed-{{run}}.csv; parts: {', '.join(_PARTS)}"
-            raise UserError("names no part of paths", key="--name", value=text, remedy=remedy)
-        self.parts = seen
-        self._readings = [
-            re.compile(f"(?:.*/)?{one}{re.escape(text[at:])}", re.DOTALL) for one in taken
-        ]
-
-    def read(self, file: Path) -> dict[str, Any] | None:
-        """Return the values in a path, numbers as such; None if it does not match."""
-        short, long = (one.fullmatch(file.absolute().as_posix()) for one in self._readings)
-        if short is None or long is None:
-            return None
-        values: dict[str, Any] = short.groupdict()
-        for name, value in values.items():
-            if long[name] != value:
-                reason = f"{name} may be {quoted(value)} or {quoted(long[name])}"
-                remedy = "put it between parts of the path, or write a pattern for each classifier"
-                raise UserError(
-                    f"can be read in two ways by --name {self._text}: {reason}",
-                    file=file,
-                    remedy=remedy,
-                )
-        for name in values.keys() & {*ATTRIBUTES}:
-            kind = ATTRIBUTES[name].kind
-            try:
-                values[name] = parsed(kind, values[name]) if kind in (int, float) else values[name]
-            except ValueError:
-                raise UserError("is no number", file=file, key=name, value=values[name]) from None
-        return values
-
-    def files(
-        self, given: Sequence[Path], suffixes: Sequence[str], but: Collection[Path] = ()
-    ) -> Iterator[Path]:
-        """Yield files that match: those given, which must, and those at any depth of folders.
-
-        Those of a folder come in the order of its parts' numbers. Files beside them that do not
-        match are told, except `but` and true classes.
-        """
-        for place in given:
-            if not place.is_dir():
-                if self.read(place) is None:
-                    raise UserError(f"does not match --name {self._text}", file=place)
-                yield place
-                continue
-            every = [
-                file
-                for file in place.rglob("*")
-                if file.suffix in suffixes
-                and not any(part.startswith(".") for part in file.relative_to(place).parts)
-            ]
-            for file in every:
-                if file.is_symlink() and not file.exists() and self.read(file) is not None:
-                    raise UserError("is a link to a file that is not there", file=file)
-            held = [file for file in every if file.is_file()]
-            found = [file for file in held if self.read(file) is not None]
-            if not found:
-                example = f", such as {min(held)}" if held else ""
-                remedy = f"it holds {len(held):,} files of predictions{example}"
-                what = f"no file in it matches --name {self._text}"
-                raise UserError(what, file=place, remedy=remedy)
-            depths = {(len(one.parts), one.suffix) for one in found}
-            known = {one.resolve() for one in (*found, *but)}
-            left = [
-                one
-                for one in held
-                if (len(one.parts), one.suffix) in depths
-                and one.resolve() not in known
-                and one.stem not in TRUTHS
-            ]
-            if left:
-                of, were = ("files", "were") if len(left) > 1 else ("file", "was")
-                what = f"{len(left):,} {of} beside those that match --name {self._text}"
-                warn(f"{place}: {what} {were} not read, such as {min(left).relative_to(place)}.")
-            yield from sorted(found, key=_in_order)
-
-
-def _in_order(file: Path) -> list[Any]:
-    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(file))]
-
-
 OPTIONS: Mapping[str, type] = {
     **dict.fromkeys(("name", "dataset", "classifier", "truth", "runs", "probability"), str),
     "probabilities": bool,
@@ -289,7 +175,11 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
         ]
         named = named or [name for name in of_numbers if len(left) == 1]
         named.sort(key=lambda name: kinds[name] != "f")
-        form = "" if named else _form_of_runs(of_numbers)
+        form = "" if named else _form_of_runs(of_numbers) or form_of_models(of_numbers)
+        if len(kinds_of := {kinds[name] for name in named or of_numbers}) == 1 and not form:
+            form = form_of_models(named)
+        elif MODEL in form and len(kinds_of) > 1:
+            form = ""
         first = (named or of_numbers * bool(form) or [""])[0]
         are_labels = bool(of_numbers) and all(kinds[name] in [*"iu"] for name in of_numbers)
         own = "labels" if (kinds[first] != "f" if first else are_labels) else "scores"
@@ -334,23 +224,33 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
     for own in ("truth", "prediction"):
         if given.get(own, own) not in frame.columns:
             names = [name for name in frame.columns if is_named(name, own)]
-            form = "" if own == "truth" else _form_of_runs(names)
+            form = "" if own == "truth" else _form_of_runs(names) or form_of_models(names)
             given[own] = found[own] = form or (names[0] if names else "NAME")
+    if found.get("truth") == "NAME" and (of_one := _named_by_columns(frame)):
+        given["truth"] = found["truth"] = of_one
     if given["truth"] in frame.columns:
         classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
         forms = dict.fromkeys(
             name.replace(one, CLASS) for name in frame.columns for one in classes if one in name
         )
+        whole: dict[str, str] = {}
         for form in forms:
             of_classes = [form.replace(CLASS, one) for one in classes]
-            if {*of_classes} <= {*frame.columns} and not _are_labels(frame[of_classes], classes):
-                found[_kind_of_scores(frame[of_classes])] = form
-                found = {own: name for own, name in found.items() if name != "NAME"}
-                break
+            if {*of_classes} <= {*frame.columns} and _are_scores(frame[of_classes], classes):
+                whole[form] = _kind_of_scores(frame[of_classes])
+        if whole:
+            form = next(iter(whole))
+            several = [one for one, kind in whole.items() if kind == whole[form]]
+            shared = _form_of_runs(several) or form_of_models(several)
+            found[whole[form]] = shared or form
+            found = {own: name for own, name in found.items() if name != "NAME"}
         if found.get("prediction") == "NAME" and "prediction" not in said:
             left = [name for name in frame.columns if name not in given.values()]
             meant = _of_classes(frame, given["truth"], left) or "NAME"
             given["prediction"] = found["prediction"] = meant
+            if meant == "NAME" and (of_two := _of_second(frame, classes, left)):
+                del found["prediction"]
+                found |= of_two
     elif "logits" not in said and "confidence" not in said and (form := _form_of_classes(frame)):
         columns = [name for name in frame.columns if frame[name].dtype.is_float()]
         found[_kind_of_scores(frame[columns])] = form
@@ -405,6 +305,16 @@ def _form_of_classes(frame: pl.DataFrame) -> str:
     return f"{start}{CLASS}{end}" if start + end and all(classes) else ""
 
 
+def _are_scores(values: pl.DataFrame, classes: Sequence[str]) -> bool:
+    """Return whether columns of a class each may be scores, not labels, nor runs' of one class."""
+    if _are_labels(values, classes):
+        return False
+    if len(classes) != 2 or not all(dtype.is_float() for dtype in values.dtypes):
+        return True
+    are_shares = all(column.is_between(0, 1).all() for column in values.iter_columns())
+    return not are_shares or bool(values.sum_horizontal().is_between(0.9, 1.1).all())
+
+
 def _are_labels(values: pl.DataFrame, classes: Sequence[str]) -> bool:
     """Return whether columns hold nothing but classes, and no row is a 1 among 0."""
     columns = values.iter_columns()
@@ -433,7 +343,42 @@ def _of_classes(frame: pl.DataFrame, truth: str, names: Sequence[str]) -> str:
         and is_id(frame[name])
         and {*frame[name].cast(pl.String).unique()} <= classes
     ]
-    return held[0] if len(held) == 1 else _form_of_runs(held)
+    if len(held) == 1 or (form := _form_of_runs(held)):
+        return held[0] if len(held) == 1 else form
+    form = form_of_models(held)
+    if form != MODEL:
+        return form
+    right = [(frame[name].cast(pl.String) == frame[truth].cast(pl.String)).sum() for name in held]
+    return form if min(right) > int(frame[truth].value_counts()["count"].to_numpy().max()) else ""
+
+
+def _named_by_columns(frame: pl.DataFrame) -> str:
+    """Return the column whose values all are names of columns of numbers, if there is one alone."""
+    floats = {name for name in frame.columns if frame[name].dtype.is_float()}
+    held = [
+        name
+        for name in frame.columns
+        if is_id(frame[name])
+        and frame[name].n_unique() > 1
+        and {*frame[name].cast(pl.String)} <= floats
+    ]
+    return held[0] if len(held) == 1 else ""
+
+
+def _of_second(frame: pl.DataFrame, classes: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the column of the probability of one of two classes, by its name here, if any."""
+    held = [
+        name
+        for name in names
+        if frame[name].dtype.is_float() and frame[name].is_between(0, 1).all()
+    ]
+    if len(classes) != 2 or not held:
+        return {}
+    named = [name for name in held if _PREDICTED.fullmatch(name)] or held
+    form = named[0] if len(named) == 1 else _form_of_runs(named) or form_of_models(named)
+    ordered = in_order(classes)
+    ends = [one for one in ordered if re.search(rf"(^|[\W_]|^p){re.escape(one)}$", form, re.I)]
+    return {f"{CONFIDENCE}{(ends or ordered[1:])[0]}": form} if form else {}
 
 
 def is_id(values: pl.Series) -> bool:

@@ -13,9 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax, softmax
 
+from manyseed.analysis.counts import some
+from manyseed.jobs.checks import quoted
 from manyseed.jobs.run import OFF, Prediction, Probability, gaps, labels
 from manyseed.orchestrator.errors import Unread, UserError
-from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE
+from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, in_order
 from manyseed.orchestrator.store.schema import GroupSpec
 
 
@@ -279,6 +281,28 @@ def most_probable(frame: pl.DataFrame) -> pl.DataFrame:
     p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
     order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
     return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
+
+
+def of_two(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
+    """Add the probability of the other of two classes, if there is that of one alone."""
+    columns = [name for name in frame.columns if name.startswith(CONFIDENCE)]
+    if len(columns) != 1 or "truth" not in frame.columns:
+        return frame
+    (column,) = columns
+    one, seen = column.removeprefix(CONFIDENCE), frame["truth"].cast(pl.String).unique().to_list()
+    others = [name for name in seen if name != one]
+    if len(others) != 1 or len(seen) > 2:
+        what = f"is the probability of one class, {quoted(one)}, but true classes are "
+        what += some(sorted(map(str, seen)), 5)
+        remedy = "give that of each: --columns confidence='p_{class}'"
+        raise UserError(what, file=file, key=column, remedy=remedy)
+    values = frame[column]
+    if not values.dtype.is_numeric() or not values.is_between(0, 1).all():
+        what = "must be probabilities, from 0 to 1"
+        raise UserError(what, file=file, key=column, remedy="leave out rows that lack it")
+    both = {column: values, f"{CONFIDENCE}{others[0]}": 1 - values.cast(pl.Float64)}
+    ordered = [f"{CONFIDENCE}{name}" for name in in_order([one, *others])]
+    return frame.drop(column).with_columns(both[name].alias(name) for name in ordered)
 
 
 def of_logits(frame: pl.DataFrame, form: str, path: Path) -> pl.DataFrame:

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
+from manyseed.jobs.checks import quoted
+from manyseed.jobs.datasets.columns import is_number
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.archive import LABELS, read_frame
@@ -27,7 +29,7 @@ from manyseed.orchestrator.importing.classes import (
     require_apart,
     require_columns,
 )
-from manyseed.orchestrator.importing.filenames import form_of_folds
+from manyseed.orchestrator.importing.filenames import MODEL, form_of_folds
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
     RUN,
@@ -41,6 +43,7 @@ from manyseed.orchestrator.importing.mapping import (
     require_one_thing,
     two_in_one,
 )
+from manyseed.orchestrator.importing.models import by_model, names_models, with_runs
 from manyseed.orchestrator.importing.orders import require_same_order, require_told_apart
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -53,6 +56,7 @@ from manyseed.orchestrator.importing.scores import (
     Predicted,
     most_probable,
     of_logits,
+    of_two,
     remedy_of_shares,
     scores_of,
 )
@@ -88,6 +92,15 @@ def openml(
     class_names, has_confidences = _classes(paths, columns, values)
     is_known = {*class_names} == {*classes} or (not has_confidences and {*class_names} < {*classes})
     class_names = tuple(classes) if is_known else class_names
+    for own, theirs in columns:
+        if own.startswith(CONFIDENCE):
+            one = own.removeprefix(CONFIDENCE)
+            rest = next(name for name in class_names if name != one)
+            warn(
+                f"{paths[0].name}: {theirs} is read as the probability of class {quoted(one)}, and "
+                f"1 − {theirs} as that of {quoted(rest)}. If it is that of {quoted(rest)}: "
+                f"--columns {shlex.quote(f'{CONFIDENCE}{rest}={theirs}')}"
+            )
     if columns:
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
@@ -220,7 +233,9 @@ def _classes(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the classes of all files, and whether all have confidences."""
     # what a path says may also stand in the file, which is refused later
-    parts = [tuple(each for each in said if each[0] in (*NAMES, "truth")) for said in values]
+    parts = [
+        tuple(each for each in said if each[0] in (*NAMES, "truth", OTHERS)) for said in values
+    ]
     columns = [
         [c for c in _frame(path, named, part).columns if c.startswith(CONFIDENCE)]
         for path, part in zip(paths, parts, strict=True)
@@ -242,8 +257,39 @@ def _classes(
     return in_order({*seen["truth"], *seen["prediction"]}), False
 
 
-def parts_of(path: Path, names: Names, named: Columns) -> Iterator[tuple[Names, Values]]:
-    """Yield the datasets and classifiers that columns of a file name, and which rows are theirs."""
+OTHERS = "columns of other classifiers"
+
+
+def parts_of(
+    path: Path, names: Names, named: Columns, truth: Path | None = None
+) -> Iterator[tuple[Names, Columns, Values]]:
+    """Yield the datasets and classifiers that a file names, which columns and rows are theirs."""
+    if not names_models(dict(named)):
+        for of_part, where in _rows_of(path, names, named):
+            yield of_part, named, where
+        return
+    if names.classifier is not None or "classifier" in dict(named):
+        what = "names classifiers, which are given otherwise, too"
+        form = next(form for _, form in named if MODEL in form)
+        raise UserError(what, file=path, key=form, remedy="say it once")
+    frame, given = read_frame(path), dict(named)
+    theirs = given.get("truth", "truth")
+    classes = set[str]()
+    if theirs in frame.columns and truth is None:
+        classes = {*read_frame(path, [theirs])[theirs].cast(pl.String).drop_nulls().unique()}
+    used = {of for of in given.values() if MODEL not in of}
+    free = [name for name in frame.columns if name not in used and name not in OWN]
+    if given.get("prediction") == MODEL:
+        text = read_frame(path, [*free, theirs])
+        is_label = {n for n in free if {*text[n].cast(pl.String).unique()} <= classes}
+        free = [name for name in free if name in is_label or not classes]
+    for model, (columns, others) in by_model(given, free, classes, path).items():
+        own = tuple(columns.items())
+        for of_part, where in _rows_of(path, replace(names, classifier=model), own):
+            yield of_part, own, (*where, (OTHERS, tuple(others)))
+
+
+def _rows_of(path: Path, names: Names, named: Columns) -> Iterator[tuple[Names, Values]]:
     columns = {own: theirs for own, theirs in named if own in NAMES}
     if not columns:
         yield names, ()
@@ -274,8 +320,11 @@ def _part(path: Path, named: Columns, values: Values) -> pl.DataFrame:
     labels = [given.get(name, name) for name in LABELS]
     frame = read_frame(path, [*labels, *of.values()])
     if RUN in (form := given.get("prediction", "")):
-        named_so = [name for name, _ in numbered_by(form, frame.columns)]
-        frame = _with_runs(read_frame(path, [*labels, *named_so, *of.values()]), form, path)
+        labels += [name for name, _ in numbered_by(form, frame.columns)]
+        frame = read_frame(path, [*labels, *of.values()])
+    frame = frame.drop(dict(values).get(OTHERS, ()))
+    forms = [of for own, of in named if RUN in of and own.startswith((*SCORES, "prediction"))]
+    frame = with_runs(frame, forms, path) if forms else frame
     for own, value in values:
         if own in NAMES:
             frame = frame.filter(frame[of[own]].cast(pl.String) == value)
@@ -287,25 +336,12 @@ def _part(path: Path, named: Columns, values: Values) -> pl.DataFrame:
 def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
     """Return a table with what its file's path says, as columns."""
     for name, value in values:
-        if name in (*NAMES, "truth"):  # says which rows these are, or is there already
+        if name in (*NAMES, "truth", OTHERS):  # says which rows these are, or is there already
             continue
         if name in frame.columns:
             raise UserError("is a column, and a part of the path", file=file, key=name)
         frame = frame.with_columns(pl.lit(value).alias(name))
     return frame
-
-
-def _with_runs(frame: pl.DataFrame, form: str, file: Path) -> pl.DataFrame:
-    """Return a table whose columns of that form, one for each run, are one column, and `run`."""
-    runs = dict(numbered_by(form, frame.columns))
-    if not runs or "run" in frame.columns:
-        what = "stands beside a column run" if runs else "there is no such column"
-        raise UserError(what, file=file, key=form, remedy=nearest(form, frame.columns))
-    rest = frame.drop([*runs])
-    return pl.concat(
-        [rest.with_columns(frame[name].alias(form), run=pl.lit(n)) for name, n in runs.items()],
-        how="vertical_relaxed",
-    )
 
 
 @lru_cache(maxsize=1)
@@ -318,6 +354,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         # not pl.col(name), which would take a name such as * for a pattern
         frame = pl.DataFrame([frame[name].alias(own) for name, own in names.items()])
         frame = of_logits(frame, given["logits"], path) if "logits" in given else frame
+        frame = of_two(frame, path) if any(own.startswith(CONFIDENCE) for own in given) else frame
     frame = _with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         require_no_flag(frame, given.get("correct", "correct"), path)
@@ -336,11 +373,15 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             flags = [of for of in found.columns if RIGHT.fullmatch(of) and is_flag(found[of])]
             if name == "truth" and flags:
                 remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
+            meant = _meant(found, given, name if name == "row_id" else "")
+            if meant.get("truth") == "NAME":
+                remedy += "; no column seems to be the true class: name it, or a file of it with "
+                remedy += "--truth FILE"
             raise Unread(
                 "a column is missing",
                 file=path,
                 key=name,
-                options={"columns": _meant(found, given, name if name == "row_id" else "")},
+                options={"columns": meant},
                 before=f"{remedy}\n  say which columns these are: ",
             )
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
@@ -369,7 +410,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             two = two_in_one(frame[name], given.get(name, name)) if name == "run" else None
             what = f"must be {_KINDS[dtype]}"
             raise UserError(what, file=path, key=name, remedy=two) from None
-        if frame[name].has_nulls():
+        if frame[name].has_nulls() or (dtype == pl.String and _is_some_missing(frame[name])):
             raise UserError("has missing values", file=path, key=name)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
             form = given.get("confidence", f"{CONFIDENCE}{CLASS}")
@@ -380,6 +421,16 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         require_one_thing(found, names, given, path)
         require_told_apart(found, names, given, path)
     return frame
+
+
+_MISSING = ("", "nan", "na", "n/a", "none", "null", "<na>")
+
+
+def _is_some_missing(labels: pl.Series) -> bool:
+    """Return whether labels are numbers but for words that stand for missing ones."""
+    seen = {str(value).strip().lower() for value in labels.unique()}
+    left = {*seen} - {*_MISSING}
+    return left < seen and bool(left) and all(map(is_number, left))
 
 
 def _meant(frame: pl.DataFrame, given: Mapping[str, str], lacking: str = "") -> dict[str, str]:

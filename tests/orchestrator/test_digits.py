@@ -19,7 +19,7 @@ from manyseed.jobs.hparams import canonical
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.classes import by_numbers
-from manyseed.orchestrator.importing.mapping import Pattern
+from manyseed.orchestrator.importing.patterns import Pattern
 from tests.orchestrator.conftest import inside
 from tests.orchestrator.hostile import predicted
 

@@ -12,7 +12,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.mapping import Pattern
+from manyseed.orchestrator.importing.patterns import Pattern
 from tests.orchestrator.conftest import command, inside, write
 from tests.orchestrator.importing.test_as_it_comes import EXPECTED, NAMES, SCORES, Y, table
 

@@ -232,7 +232,7 @@ def test_an_index_that_a_library_wrote_is_no_id_beside_one() -> None:
 def test_several_arrays_of_whole_numbers_are_labels() -> None:
     np.savez("a.npz", forest=predicted(1)[None], net=predicted(2)[None], y=Y)
     code, said = inside("import", "a.npz", "--out", "no")
-    assert (code, "--key labels=NAME,y_true=y" in said) == (2, True), said
+    assert (code, "--key labels='{classifier}',y_true=y" in said) == (2, True), said
 
 
 def test_logits_in_tables_without_true_classes() -> None:

@@ -481,11 +481,13 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
     if needed.runs is None:
         if needed.low is not None:
-            most = ", which varies most" if cells.height > 1 else ""
+            several = cells.height > 1
+            most = ", which varies most" if several else ""
+            where = f" in cell {cells['cell'][-1]}" if several else ""
             text = f"In cell {cells['cell'][-1]}{most}, {needed.reason}."
             yield Answer(
                 f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: "
-                f"at least {needed.low:,}.",
+                f"at least {needed.low:,}{where}.",
                 evidence=f"{text} {_no_spread(unknown, own)}" if unknown.height else text,
                 figures=("summary",),
             )

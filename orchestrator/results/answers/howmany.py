@@ -256,8 +256,14 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     known = [one.runs for one in varied if one.runs is not None]
     purpose = first[0].purpose.partition(" at ")[0]
     if not known:
-        least = [one.low for one in varied if one.low is not None]
-        return f"For {purpose}: cannot be told yet, at least {max(least):,} runs." if least else ""
+        bounded = [one for one in groups if one.answers[0].low and one.answers[0] in varied]
+        if not bounded:
+            return ""
+        worst = max(bounded, key=lambda group: group.answers[0].low or 0)
+        least = worst.answers[0].low
+        on = f" on {worst.dataset}" if worst.cell is not None and worst.dataset else ""
+        where = f" in {_name(worst)}{on}" if len(groups) > 1 else ""
+        return f"For {purpose}: cannot be told yet, at least {least:,} runs{where}."
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
     verdicts = [_enough(one) for one in first]
     untold = any(one.runs is None and one.made for one in first)

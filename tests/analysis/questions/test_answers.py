@@ -439,6 +439,15 @@ def test_equal_runs_are_not_enough_runs():
     assert "has no answer" not in said(planted(sd=0.002))["enough"]
 
 
+def test_the_least_that_is_needed_names_its_cell():
+    """Of several cells, it is about the one that varies most."""
+    sd = of_classifier(a=0.06, b=0.02)
+    several = dict(headlines(planted(classifiers=("a", "b"), repeats=1, runs=3, sd=sd)))["enough"]
+    assert re.search(r"cannot be told yet: at least \d+ in cell \d+\.$", several)
+    one = dict(headlines(planted(classifiers=("a",), repeats=1, runs=3, sd=0.06)))["enough"]
+    assert re.search(r"cannot be told yet: at least \d+\.$", one)
+
+
 def test_classifiers_rank_across_datasets_with_a_critical_difference():
     order = of_classifier(a=0.7, b=0.9, c=0.8)
     tables = planted(datasets=12, classifiers=("a", "b", "c"), accuracy=order, runs=4)

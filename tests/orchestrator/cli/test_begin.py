@@ -242,6 +242,8 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("co-author", "recipes#i-want-to-give-the-results-away"),
         ("effect size", "results#comparing-cells-classifiers-and-sweeps"),
         ("supplementary table", "recipes#i-need-a-table-for-the-paper"),
+        ("caption", "results#asking-manyseed-query"),
+        ("bold", "results#asking-manyseed-query"),
     ],
 )
 def test_words_of_newcomers_lead_to_their_answers(asked: str, first: str) -> None:

@@ -31,7 +31,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results.answers.howmany import _enough, reply
+from manyseed.orchestrator.results.answers.howmany import GroupAnswers, _enough, _headline, reply
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.index import JournalFolder
 from manyseed.orchestrator.store.repair import drop
@@ -572,6 +572,30 @@ def test_whether_there_are_enough_runs_is_said_beside_a_bound(
 ) -> None:
     needed = RunsNeeded("accuracy ± 0.005", runs, runs, high, 3 * made, 3, 0.95)
     assert _enough(needed) == said
+
+
+def test_the_least_that_is_needed_names_its_cell() -> None:
+    """It was said as if of all cells."""
+    usual = dict.fromkeys(AXES[2:])
+    bounds = {"one": 4, "two": 21}
+    groups = [
+        GroupAnswers(
+            f"{name} × mlp",
+            place,
+            None,
+            None,
+            name,
+            "mlp",
+            usual,
+            1,
+            (RunsNeeded("accuracy ± 0.005", None, low, None, 3, 1, 0.95),),
+            pl.DataFrame(),
+        )
+        for place, (name, low) in enumerate(bounds.items())
+    ]
+    said = "For accuracy ± 0.005: cannot be told yet, at least 21 runs"
+    assert _headline(groups) == f"{said} in mlp on two."
+    assert _headline(groups[1:]) == f"{said}."
 
 
 def test_a_precision_may_be_a_percentage(imported: Sweep) -> None:

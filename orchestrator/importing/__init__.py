@@ -53,7 +53,7 @@ from manyseed.orchestrator.importing.matching import (
     pair_of,
     require_addable,
 )
-from manyseed.orchestrator.importing.models import entries_by_model, names_models
+from manyseed.orchestrator.importing.models import entries_by_model, names_models, tell_unread
 from manyseed.orchestrator.importing.patterns import Pattern
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
@@ -401,6 +401,7 @@ def _imported(
             ]
             named = [(one, of) for one, of, _ in each_of]
             opened = [opened_as_held(one, scratch, stack, keys) for one, _, keys in each_of]
+            tell_unread(opened)
             require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
             for held, (one, names) in zip(opened, named, strict=True):
                 of = names.dataset or held.file.stem

@@ -137,6 +137,7 @@ class InMemory:
     """Arrays by the name of their entry: those that are read in parts, and those in memory.
 
     `theirs`: what a file itself calls the entries, by the same names, unless the user says so.
+    `unread`: entries that are none of those that a user names.
     """
 
     file: Path
@@ -144,6 +145,7 @@ class InMemory:
     small: dict[str, Any] = field(default_factory=dict)
     origin: str | None = None
     theirs: dict[str, str] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
 
     def entries(
         self,
@@ -168,6 +170,7 @@ class InMemory:
             own = theirs.get(name, ALSO.get(name, name))
             if own not in ENTRIES or (own in keys and name not in theirs):
                 if keys:
+                    self.unread.append(name)
                     continue
                 remedy = nearest(name, ENTRIES)
                 if self.origin is not None:  # in memory

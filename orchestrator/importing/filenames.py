@@ -95,17 +95,18 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
 
 def form_of_models(names: Sequence[str]) -> str:
     """Return the form of columns or entries that differ in a word, and maybe in a number."""
-    files = [Path(name) for name in names if "/" not in name]
-    if len({*names}) < 2 or len(files) < len(names) or any(one.suffix for one in files):
+    files = [Path(name.replace(".", _DOT)) for name in names if "/" not in name]
+    if len({*names}) < 2 or len(files) < len(names):
         return ""
     form, counts = models_of(files)
     if len(counts) < 2:
         form, words = models_apart(files)
         counts = dict.fromkeys(words, 1)
     is_of_one = len(counts) < 2 or any(_OF_ONE.fullmatch(word) for word in counts)
-    return "" if is_of_one else form
+    return "" if is_of_one else form.replace(_DOT, ".")
 
 
+_DOT = "\x1f"  # for a dot, as the name of a column has no suffix
 _OF_ONE = re.compile(
     r"(y|train|test|val|dev|eval)(ing)?|(y_?)?(pred.*|proba?s?|probabilit(y|ies)|scores?|logits?"
     r"|labels?|true|truth|targets?|softmax|class(es)?|conf(idence)?s?)",

@@ -12,8 +12,10 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.counts import some
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.archive import read_tensors
+from manyseed.orchestrator.importing.arrays import InMemory
 from manyseed.orchestrator.importing.classes import CLASS
 from manyseed.orchestrator.importing.filenames import MODEL
 from manyseed.orchestrator.importing.mapping import RUN
@@ -39,6 +41,8 @@ def by_model(
     for own, form in given.items():
         if MODEL not in form:
             continue
+        if form.count(MODEL) > 1:
+            raise UserError(f"{MODEL} stands in it twice", file=file, key=form)
         if own not in ("prediction", "confidence", "logits", "scores", "labels"):
             what = f"{MODEL} may stand in names of predictions, not of {own}"
             raise UserError(what, file=file, key=form)
@@ -53,8 +57,9 @@ def by_model(
         whole = {model: of for model, of in every.items() if len(each[model]) == needed}
         part = set[str]().union(*every.values()) - set[str]().union(*whole.values())
         if not whole:
+            of = "entry" if own in ("scores", "labels") else "column"
             raise UserError(
-                "there is no such column", file=file, key=form, remedy=nearest(form, names)
+                f"there is no such {of}", file=file, key=form, remedy=nearest(form, names)
             )
         if part:
             what = f"{some(sorted(part), _SHOWN)} are not of all classes"
@@ -110,6 +115,15 @@ def entries_by_model(
     free = [name for name in entry_names(file) if name not in used and name not in known]
     for model, (own, _) in by_model(key, free, (), file).items():
         yield file, replace(names, classifier=model), own
+
+
+def tell_unread(opened: Sequence[InMemory]) -> None:
+    """Warn of the first file's entries that are read for none of its models."""
+    first = opened[0].file
+    left = set.intersection(*({*held.unread} for held in opened if held.file == first))
+    if unread := [name for name in opened[0].unread if name in left]:
+        of, were = ("entries", "were") if len(unread) > 1 else ("entry", "was")
+        warn(f"{first.name}: {of} {', '.join(unread)} {were} not read.")
 
 
 def with_runs(frame: pl.DataFrame, forms: Sequence[str], file: Path) -> pl.DataFrame:

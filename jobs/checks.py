@@ -30,8 +30,9 @@ TABLES, ARRAYS = (".csv", ".tsv", ".parquet"), (".npz", ".npy", ".zarr")
 def similar(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that are most like a wrong one: the best kind of likeness that occurs.
 
-    In this order: equal but for case, hyphens and underscores; beginning with it; the beginning of
-    it; few letters apart; with a word that begins with it. Of several, the first `MOST`.
+    In this order: equal but for case, hyphens and underscores, or the order of words; beginning
+    with it; the beginning of it; few letters apart; with a word that begins with it. Of several,
+    the first `MOST`.
 
     Parameters
     ----------
@@ -47,6 +48,7 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
     long = {one: text[: n + 1] for one, text in names.items() if n > 3 and len(text) > n}
     found = (
         [one for one, text in names.items() if text == wanted]
+        or [one for one in names if n > 2 and _words(one) == _words(name)]
         or (begun if n > 1 or len(begun) == 1 else [])
         or [one for one, text in names.items() if len(text) > 2 and wanted.startswith(text)]
         or _close(wanted, names)
@@ -54,6 +56,10 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
         or [one for one, text in names.items() if n > 2 and _has_word(text, wanted)]
     )
     return found[:MOST]
+
+
+def _words(name: str) -> list[str]:
+    return sorted(re.split(r"[\W_]+", name.casefold()))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

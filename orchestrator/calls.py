@@ -200,11 +200,16 @@ def _check(
         elif not is_open:
             names = [n for n in known if n not in _UNNAMED]
             remedy = nearest(key, names) if names else "it takes none"
+            if key in _FILES and not {*_FILES} & {*names}:
+                remedy = f"it returns what to save, such as .savefig(FILE) of a figure; {remedy}"
             raise UserError(f"{name}() has no such argument", key=key, remedy=remedy)
     try:
         signature.bind(*given, **options)
     except TypeError:
         raise _unbound(name, function, signature, given, options) from None
+
+
+_FILES = ("out", "output", "path", "file", "filename", "save", "savefig")
 
 
 def _unbound(

@@ -15,8 +15,8 @@ from manyseed.orchestrator.cli.manual import FENCE, sections, spelt, words
 
 _MOST_LIKE = 3  # terms
 
-_NAMED = "plus-minus greater approximately identical twins asterisk"
-SYMBOLS = dict(zip("±>≈†‡*", (name.replace("-", " ") for name in _NAMED.split()), strict=True))
+_NAMED = "plus-minus below greater approximately identical twins asterisk"
+SYMBOLS = dict(zip("±<>≈†‡*", (name.replace("-", " ") for name in _NAMED.split()), strict=True))
 """What the glossary calls symbols of tables and answers, which no word holds."""
 SYMBOL = re.compile(rf"(?<!\S)[{''.join(SYMBOLS)}](?!\S)")
 

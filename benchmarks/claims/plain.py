@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PLAIN: Mapping[str, str] = {
+    r"give those of each of A's runs|^A's runs are of|which test sets its runs are of": (
+        "Which true classes `alpha_hat` and `error_consistency` need of runs of several test sets."
+    ),
     r"One test set allows no|more repeats do,|too few for useful intervals": (
         "One test set allows no interval; two or three are too few for useful ones."
     ),

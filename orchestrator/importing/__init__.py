@@ -415,8 +415,7 @@ def _imported(
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
         if are_joined:
-            are_models = names_models(columns) or names_models(key)
-            are_models |= "classifier" in (columns or {})
+            are_models = any(map(names_models, (columns, key))) or "classifier" in (columns or {})
             is_unnamed = not (classifiers or pattern or is_named or are_models)
             of_one = partial(require_one_model, files if is_unnamed else [], sources)
             try:

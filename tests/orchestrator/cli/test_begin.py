@@ -120,7 +120,7 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
     for word, first in (
         ("seeds", "identity#streams"),
         ("metrics", "extending#a-metric"),
-        ("add a metric", "extending#adding-a-metric"),
+        ("add a metric", "results#metrics-of-your-own"),
     ):
         code, text = inside("docs", word)
         assert (code, text.splitlines()[0].startswith(first)) == (0, True), text
@@ -241,7 +241,7 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("moved", "faq#the-directory-was-moved-or-copied"),
         ("co-author", "recipes#i-want-to-give-the-results-away"),
         ("effect size", "results#comparing-cells-classifiers-and-sweeps"),
-        ("supplementary table", "recipes#i-need-a-table-for-the-paper"),
+        ("supplementary table", "recipes#i-need-a-supplementary-table-of-all-runs"),
         ("caption", "results#asking-manyseed-query"),
         ("bold", "results#asking-manyseed-query"),
     ],
@@ -287,7 +287,7 @@ QUESTIONS = {
     "what is paired": "perturbations#what-is-paired",
     "crossing seeds": "sweep-file#crossed-seeds",
     "a model of my own in pytorch": "own#a-pytorch-module",
-    "add a metric": "extending#adding-a-metric",
+    "add a metric": "results#metrics-of-your-own",
     "a methods section": "recipes#i-need-the-methods-section",
     "optimizer": "classifiers#optimizers",
     "early stopping": "results#snapshots",

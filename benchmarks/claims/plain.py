@@ -79,7 +79,7 @@ PLAIN: Mapping[str, str] = {
         "`howmany`: that nothing varies, what is trained next, that the question changed."
     ),
     r"95 % quantile of the same|Of so much information by chance|end of the 95 % interval|"
-    r"half of the 95 % interval over|is over seeds on these|Intervals hold for new|"
+    r"the 95 % interval over|is over seeds on these|Intervals hold for new|"
     r"Whiskers: 95 %|Intervals of means are 95 %": (
         "Columns of tables, and what their intervals are over."
     ),

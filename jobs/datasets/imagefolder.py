@@ -126,8 +126,8 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
     is_split = {*PARTS} <= {part[0] for part in parts} and all(len(part) > 2 for part in parts)
     if is_split:
         if others := sorted({part[0] for part in parts} - {*PARTS}):
-            reason = f"holds {others[0]} beside {' and '.join(PARTS)}; move it elsewhere, or into "
-            raise refused(path, f"{reason}{PARTS[0]}")
+            reason = f"holds {others[0]} beside {' and '.join(PARTS)}; move it elsewhere, or the "
+            raise refused(path, f"{reason}images of each of its classes into that of {PARTS[0]}")
         order = sorted(range(len(names)), key=lambda i: (parts[i][0] != PARTS[0], names[i]))
         names, parts = [names[i] for i in order], [parts[i] for i in order]
     elif split := _parts_of_a_split({part[0] for part in parts}):
@@ -137,6 +137,7 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
             f"them {' and '.join(PARTS)}, each with a folder for each class, and move others "
             "elsewhere",
         )
+    _require_no_classes_within(path, parts, 1 if is_split else 0)
     try:
         headers = [header(path / name, name) for name in names]
     except NoImage as error:
@@ -160,6 +161,19 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         shape=(height, width, max(channels for _, _, channels in headers)),
         digest=digest({name: path / name for name in names}),
     )
+
+
+def _require_no_classes_within(path: Path, parts: Sequence[tuple[str, ...]], at: int) -> None:
+    """Refuse a class whose images are all in folders that are named like other classes."""
+    classes = {part[at] for part in parts}
+    within: dict[tuple[str, ...], set[str]] = {}
+    for part in parts:
+        inner = part[at + 1] if len(part) > at + 2 else ""
+        within.setdefault(part[: at + 1], set()).add(inner)
+    for folder, below in within.items():
+        if below <= classes - {folder[-1]}:
+            reason = f"holds {'/'.join(folder)}, whose folders are classes themselves: move the "
+            raise refused(path, f"{reason}images of each into the folder of its class")
 
 
 def _parts_of_a_split(names: set[str]) -> list[str]:

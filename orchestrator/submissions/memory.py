@@ -285,8 +285,8 @@ def sized(
 ) -> tuple[Profile, list[str]]:
     """Return a profile whose tasks ask for the memory that they need, and a sentence per change.
 
-    Where tasks ran out of it, twice as much is asked for once; after that, users decide. What was
-    raised stays raised.
+    Where tasks ran out of it, twice as much is asked for once, and again with `auto`; otherwise
+    users decide then. What was raised stays raised.
 
     `classes`: those to be submitted. `earlier`: submissions to this cluster, oldest first. `short`:
     classes that ran out of memory in the last of them. `auto`: whether to ask for no more than what
@@ -301,8 +301,10 @@ def sized(
         there = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
         wanted = raised = had if had > usual else 0.0
         if name in short:
-            more = min(_MORE * had, there or math.inf)
-            if raised or more <= had:  # or the site decides, or the task had all of its node
+            more = min(max(_MORE * had, enough(most)), there or math.inf)
+            if (
+                raised and not auto
+            ) or more <= had:  # or the site decides, or the task had all of its node
                 fits = had and not 0 < there < _MORE * had
                 so = f"ask for more: --memory {more_than(had) if fits else 'SIZE'}"
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -93,6 +94,10 @@ def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
     np.testing.assert_array_equal(data.X[0], train["train/cat/00.png"].reshape(-1))
     with pytest.raises(Refused, match="the folders train and test say what the test set is"):
         resolve(f"file:{home / 'pets'}", test=0.5)
+    folder(home / "pets", under="train/val/")
+    with pytest.raises(Refused, match="holds train/val, whose folders are classes themselves"):
+        resolve(f"file:{home / 'pets'}")
+    shutil.rmtree(home / "pets" / "train" / "val")
     folder(home / "pets", under="val/")
     with pytest.raises(Refused, match="holds val beside train and test"):
         resolve(f"file:{home / 'pets'}")

@@ -98,6 +98,10 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     memory, said = ask(tmp_path, one, [first, second], short=True)
     assert memory == "2048M"
     assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory 4G."]
+    memory, said = ask(tmp_path, one, [first, second], short=True, auto=True)
+    assert (memory, said) == ("4096M", ["CPU tasks ran out of memory with 2G: these ask for 4G."])
+    far = submission(tmp_path, 3, 2 * G, 4 * G)  # it used more than twice as much before it died
+    assert ask(tmp_path, one, [first, far], short=True, auto=True)[0] == "5120M"
     # a profile that asks for as much or more is what counts
     assert ask(tmp_path, 'mem = "4G"', [first, second], short=False) == ("4G", [])
 

@@ -164,6 +164,7 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for own, words in _ENTRIES_MEANT.items():
         names = [name for name in kinds if re.fullmatch(words, name, re.IGNORECASE)]
+        names.sort(key=lambda name: name == "labels")  # which is what predictions are called here
         if own not in kinds and (names or (own == "y_true" and len(kinds) > 1)):
             pairs[own] = names[0] if names else "NAME"
     own_names = {*_ENTRIES_MEANT, *ATTRIBUTES}

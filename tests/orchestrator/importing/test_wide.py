@@ -167,3 +167,15 @@ def test_probabilities_of_the_second_class_alone(names: list[str]) -> None:
         assert (code, f'is read as the probability of class "{second}"' in said) == (0, True), said
         assert ("would have 0.90 with its classes in the order" in said) == bool(at)
         assert accuracies(Path(name)) == {"imported": [pytest.approx(abs(at - ACCURACY["rf"]))]}
+
+
+@pytest.mark.parametrize("truth", ["y", "gt", "targets"])
+@pytest.mark.parametrize("named", [True, False])
+def test_entries_that_are_called_labels_are_predictions_beside_true_classes(
+    truth: str, named: bool
+) -> None:
+    y, _ = planted(3)
+    names = np.array(NAMES[3]) if named else np.arange(3)
+    runs = np.stack([planted(3, run)[1]["rf"].argmax(axis=1) for run in range(4)])
+    np.savez("all.npz", labels=names[runs], **{truth: names[y]})
+    assert accuracies(followed("all.npz")) == {"imported": [pytest.approx(0.9)] * 4}

@@ -132,12 +132,20 @@ def form_of_tree(files: Sequence[Path]) -> str:
     for each in zip(*(path.parts for path in paths), strict=True):
         names = [*dict.fromkeys(each)]
         of = [Path(name) for name in names]
-        forms.append(names[0] if len(names) == 1 else models_of(of)[0] or models_apart(of)[0])
+        form = _form_of_numbers(of) or models_of(of)[0] or models_apart(of)[0]
+        forms.append(names[0] if len(names) == 1 else form)
     form = "/".join(forms)
     if form.count("{run}") > 1:  # fold0/seed1.csv
         form = _FOLD_OF_RUNS.sub(r"\1{repeat}", form, count=1)
     is_read_once = max(form.count(part) for part in ("{classifier}", "{run}")) == 1
     return form if all(forms) and is_read_once else ""
+
+
+def _form_of_numbers(names: Sequence[Path]) -> str:
+    """Return the form of names that are nothing but numbers."""
+    suffixes = {name.suffix for name in names}
+    are_numbers = all(name.stem.isdecimal() for name in names) and len(suffixes) == 1
+    return f"{{run}}{suffixes.pop()}" if are_numbers else ""
 
 
 def form_of_one(path: str) -> str:

@@ -179,3 +179,14 @@ def test_entries_that_are_called_labels_are_predictions_beside_true_classes(
     runs = np.stack([planted(3, run)[1]["rf"].argmax(axis=1) for run in range(4)])
     np.savez("all.npz", labels=names[runs], **{truth: names[y]})
     assert accuracies(followed("all.npz")) == {"imported": [pytest.approx(0.9)] * 4}
+
+
+@pytest.mark.parametrize("form", ["{seed}/{model}.npz", "{model}/{seed}.npz"])
+def test_folders_that_are_numbers_are_runs_of_the_models_in_them(form: str) -> None:
+    for run, seed in enumerate((42, 7, 3)):
+        y, p = planted(3, run)
+        for model, each in p.items():
+            file = Path("lab") / form.format(seed=seed, model=model)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(file, y_true=y, labels=each.argmax(axis=1))
+    assert is_right(followed("lab"), 3)

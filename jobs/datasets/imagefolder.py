@@ -12,9 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
+from manyseed.jobs.datasets import cache
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
 from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
-from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
+from manyseed.jobs.datasets.info import DataShape, Samples, test_counts, with_preparation
 from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import DamagedData, MachineError
 
@@ -64,13 +65,18 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
     names, y = classes_of(DataColumn("source", np.array(folder.classes, dtype=object)))
     height, width, channels = folder.shape
     n_train = folder.n_train
+    provenance = {
+        "source": "file",
+        "digest": folder.digest,
+        **({} if size is None else {SIZE: [*size]}),
+        **({} if n_train is None else {"split": "folder"}),
+    }
+    # an earlier sweep may have taken the folder as it is: its data was prepared then
+    if not cache.is_complete(with_preparation(provenance), cache.data_home()):
+        parts = [PurePosixPath(name).parts for name in folder.names]
+        _require_no_classes_within(path, parts, 0 if n_train is None else 1)
     return DataShape(
-        provenance={
-            "source": "file",
-            "digest": folder.digest,
-            **({} if size is None else {SIZE: [*size]}),
-            **({} if n_train is None else {"split": "folder"}),
-        },
+        provenance=provenance,
         n_samples=len(y),
         n_features=height * width * channels,
         n_categorical=0,
@@ -137,7 +143,6 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
             f"them {' and '.join(PARTS)}, each with a folder for each class, and move others "
             "elsewhere",
         )
-    _require_no_classes_within(path, parts, 1 if is_split else 0)
     try:
         headers = [header(path / name, name) for name in names]
     except NoImage as error:

@@ -202,7 +202,11 @@ def begin(folder: Path) -> None:
 
 def _data_in(folder: Path) -> str | None:
     """Return the name of the first file of a folder that may hold a dataset."""
+    from manyseed.orchestrator.paths import SweepPaths
+
     with suppress(OSError):
+        if SweepPaths(folder).is_sweep:  # its store is no data
+            return None
         names = sorted(
             entry.name for entry in folder.iterdir() if entry.suffix in (*TABLES, *ARRAYS)
         )

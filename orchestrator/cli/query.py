@@ -196,8 +196,12 @@ def _test_points(
         return None
     sizes: dict[str, int] = {}
     for one in results.values():
-        for dataset, n in one["cells"].select("dataset", "n_test").iter_rows():
+        cells = one["cells"]
+        known = cells.select("dataset", "n_test") if "n_test" in cells.columns else cells.clear()
+        for dataset, n in known.iter_rows():
             sizes[dataset] = min(n, sizes.get(dataset, n))
+    if not sizes:  # of an earlier version
+        return None
     smallest = min(sizes.values())
     if question.agg or question.table == "runs":
         import polars as pl

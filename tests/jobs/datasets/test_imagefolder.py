@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, files_of, images_of, load, resolve
+from manyseed.jobs.datasets import fetch, files_of, imagefolder, images_of, load, resolve
 from manyseed.jobs.run import MachineError
 
 RNG = np.random.default_rng(0)
@@ -80,7 +80,9 @@ def test_points_have_their_file_and_image_where_a_class_is_left_out(home: Path) 
         images_of(info.canonical, [8])
 
 
-def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
+def test_folders_train_and_test_are_the_official_split(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = folder(home / "pets", under="train/")
     test = folder(home / "pets", under="test/")
     info = resolve(f"file:{home / 'pets'}")
@@ -97,6 +99,12 @@ def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
     folder(home / "pets", under="train/val/")
     with pytest.raises(Refused, match="holds train/val, whose folders are classes themselves"):
         resolve(f"file:{home / 'pets'}")
+    within = imagefolder._require_no_classes_within
+    monkeypatch.setattr(imagefolder, "_require_no_classes_within", lambda *_: None)
+    planned = resolve(f"file:{home / 'pets'}")
+    fetch(planned)
+    monkeypatch.setattr(imagefolder, "_require_no_classes_within", within)
+    assert resolve(f"file:{home / 'pets'}") == planned, "an earlier sweep can be planned again"
     shutil.rmtree(home / "pets" / "train" / "val")
     folder(home / "pets", under="val/")
     with pytest.raises(Refused, match="holds val beside train and test"):

@@ -382,13 +382,20 @@ def test_values_that_are_not_what_they_seem_are_named(here: Path) -> None:
     assert "# classes with too few rows to be in training part and test set: c (1)" in text
 
 
-def test_data_in_the_folder_are_named_where_no_file_is_given(here: Path) -> None:
+def test_data_in_the_folder_are_named_where_no_file_is_given(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, *others = sorted(path.name for path in here.iterdir() if path.suffix in FORMATS)
     for words in ((), ("init",)):
         code, told = inside(*words)
         assert (code, f"manyseed init {data}" in told) == (0, True)
     for name in (data, *others):
         (here / name).unlink()
+    written("sklearn:iris", "lr-sgd")
+    assert inside("plan", "sweep.toml", "--out", "planned")[0] == 0
+    monkeypatch.chdir(here / "planned")
+    assert "predictions.zarr" not in inside()[1] + inside("init")[1], "a store is no data"
+    monkeypatch.chdir(here)
     assert "manyseed init DATA.csv" in inside()[1]
     assert "data: manyseed" not in inside("init")[1]
 

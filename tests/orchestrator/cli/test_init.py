@@ -393,6 +393,7 @@ def test_data_in_the_folder_are_named_where_no_file_is_given(
         (here / name).unlink()
     written("sklearn:iris", "lr-sgd")
     assert inside("plan", "sweep.toml", "--out", "planned")[0] == 0
+    (here / "planned" / "predictions.zarr").mkdir(exist_ok=True)
     monkeypatch.chdir(here / "planned")
     assert "predictions.zarr" not in inside()[1] + inside("init")[1], "a store is no data"
     monkeypatch.chdir(here)

@@ -82,7 +82,8 @@ def alpha_hat(
     ----------
     a, b : array (run, point) or (run, point, class)
         Logit gaps, or scores. B has two runs or more. Runs that `Sweep.runs` gives say which test
-        set they are of: runs of each are then compared on it. Other arrays are of one test set.
+        set they are of: runs of each are then compared on it. Other arrays are of one test set. What is
+        compared must have the same test sets, as runs of one sweep have.
     y : integer array (point,) or (run, point), optional
         True classes, needed for scores of more than two classes; of each of A's runs, if there are
         several test sets.
@@ -140,7 +141,8 @@ def error_consistency(
     ----------
     a, b : integer array (run, point), or float array (run, point, class)
         Predicted classes, or scores. Runs that `Sweep.runs` gives say which test set they are of:
-        runs of each are then compared on it. Other arrays are of one test set.
+        runs of each are then compared on it. Other arrays are of one test set. What is
+        compared must have the same test sets, as runs of one sweep have.
     y : integer array (point,) or (run, point)
         True classes; of each of A's runs, if there are several test sets.
     confidence : float
@@ -174,7 +176,7 @@ _EACH = "give those of each of A's runs, (run, point), such as runs.y_true"
 def _by_test_set(a: Any, b: Any, y: Any) -> list[tuple[Any, Any, Any]]:
     """Return A's and B's runs and the true classes of each test set that both have."""
     rows = y if y is None or isinstance(y, np.ma.MaskedArray) else np.asarray(y)
-    of_a, of_b = _repeats(a), _repeats(b)
+    of_a, of_b = _repeats("a", a), _repeats("b", b)
     several = [one for one in (of_a, of_b) if one is not None and np.unique(one).size > 1]
     if of_a is None or of_b is None:
         if several:
@@ -198,10 +200,14 @@ def _by_test_set(a: Any, b: Any, y: Any) -> list[tuple[Any, Any, Any]]:
     ]
 
 
-def _repeats(runs: Any) -> NDArray[Any] | None:
+def _repeats(name: str, runs: Any) -> NDArray[Any] | None:
     """Return the repeat of each run, (run,), where the runs are a sweep's."""
     of = getattr(runs, "coords", {}).get("repeat_index")
-    return None if of is None or not np.ndim(runs) else np.broadcast_to(of, np.shape(runs)[:1])
+    if of is None:
+        return None
+    if not of.ndim or runs.dims[:1] != of.dims:
+        raise Refused(name, np.shape(runs), "must have the runs first: (run, point)")
+    return np.asarray(of)
 
 
 def _of_one(y: Any, runs: NDArray[Any] | None) -> Any:

@@ -190,6 +190,10 @@ def test_test_sets_are_never_mixed(of_three: Sweep, function: Any) -> None:
         function(a, b.to_numpy(), p.y_true)
     with pytest.raises(UserError, match="runs have other true classes"):
         function(a.to_numpy(), b.to_numpy(), p.y_true.to_numpy())
+    with pytest.raises(UserError, match=r"must have the runs first: \(run, point\)"):
+        function(a.transpose(), b, p.y_true)
+    with pytest.raises(UserError, match=r"must have the runs first: \(run, point\)"):
+        function(a, b[0], p.y_true)
     with pytest.raises(UserError, match="no runs of a's test sets"):
         function(a[:4], b[4:], p.y_true[:4])
     one = {"resamples": 5, "bootstrap": 10} if function is manyseed.alpha_hat else {}

@@ -82,8 +82,8 @@ def alpha_hat(
     ----------
     a, b : array (run, point) or (run, point, class)
         Logit gaps, or scores. B has two runs or more. Runs that `Sweep.runs` gives say which test
-        set they are of: runs of each are then compared on it. Other arrays are of one test set. What is
-        compared must have the same test sets, as runs of one sweep have.
+        set they are of: runs of each are then compared on it, which must be the same for both
+        sides, as within one sweep. Other arrays are of one test set.
     y : integer array (point,) or (run, point), optional
         True classes, needed for scores of more than two classes; of each of A's runs, if there are
         several test sets.
@@ -141,8 +141,8 @@ def error_consistency(
     ----------
     a, b : integer array (run, point), or float array (run, point, class)
         Predicted classes, or scores. Runs that `Sweep.runs` gives say which test set they are of:
-        runs of each are then compared on it. Other arrays are of one test set. What is
-        compared must have the same test sets, as runs of one sweep have.
+        runs of each are then compared on it, which must be the same for both sides, as within
+        one sweep. Other arrays are of one test set.
     y : integer array (point,) or (run, point)
         True classes; of each of A's runs, if there are several test sets.
     confidence : float

@@ -65,7 +65,7 @@ class FirstRun:
         if not self.seconds:
             return ""
         minutes = max(1, round(self.seconds / 60))
-        return f"A fit was timed: the first run takes about {minutes} min on {_CORES} cores"
+        return f"The first run takes about {minutes} min on {_CORES} cores, as a fit was timed."
 
 
 def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) -> FirstRun:

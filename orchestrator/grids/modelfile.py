@@ -56,7 +56,8 @@ def model_table(model: str, data: str = "DATA") -> dict[str, object]:
         remedy = remedy or (
             f'a script, "module:name", or a classifier: {nearest(model, classifiers.names())}'
         )
-        raise UserError("unknown model", key="MODEL", value=model, remedy=remedy)
+        reason = "there is no such file" if path.suffix or "/" in model else "unknown model"
+        raise UserError(reason, key="MODEL", value=model, remedy=remedy)
     if path.suffix == ".py" and (found := _defined(path, model, data)) is not None:
         form, name = found
         return {form: f"{_module(path, model, data=data)}:{name}"}

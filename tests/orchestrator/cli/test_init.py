@@ -209,9 +209,10 @@ def test_a_function_that_returns_data(
     text, table = written(f"mydata:{name}", "lr-sgd")
     assert table["dataset"]["mydata"] == {"data": f"mydata:{name}", **options}
     assert table["name"] == "mydata"
-    assert (
-        f"# {80 if name == 'parts' else 60} rows of {1 if name == 'table' else 3} features" in text
-    )
+    rows = "80 rows (60 to train on, 20 to test) of 3"
+    if name != "parts":
+        rows = f"60 rows of {1 if name == 'table' else 3}"
+    assert f"# {rows} features" in text
     summary = plan_change(here / "sweep.toml", here / "out").summary()
     assert summary["runs"] == splits * 10
     assert not any("look like" in note for note in summary["notes"])
@@ -288,7 +289,7 @@ def test_a_classifier_and_images(here: Path) -> None:
     np.savez(here / "images.npz", X=X, y=np.arange(20) % 2)
     text, table = written("images.npz")
     assert table["dataset"]["images"]["target"] == "y"
-    assert "images, 4 × 4 × 1" in text
+    assert "20 images of 4 × 4 pixels, 1 channel" in text
     assert "perturb_continuous" not in table["grid"][0]
     Path("sweep.toml").unlink()
     _, table = written("sklearn:digits", "mlp")
@@ -310,7 +311,7 @@ def test_arrays_and_folders_of_images(here: Path) -> None:
             Image.new("L", (6, 8)).save(here / "pets" / kind / f"{i}.png")
     text, table = written("pets", "cnn")
     assert table["dataset"]["pets"] == {"source": "file:pets", "test": 0.25}
-    assert "# 8 rows of images, 8 × 6 × 1" in text
+    assert "# 8 images of 8 × 6 pixels, 1 channel" in text
 
 
 @pytest.mark.parametrize(
@@ -324,14 +325,25 @@ def test_arrays_and_folders_of_images(here: Path) -> None:
         (["sklearn:whine"], "sklearn:wine"),
         (["measured.csv", "--target", "diagnosis"], "Diagnosis"),
         (["measured.csv", "--target", "dose"], "--target"),
-        (["measured.csv", "trian.py"], "unknown model"),
+        (["measured.csv", "trian.py"], "there is no such file"),
+        (["measured.csv", "xbg"], "unknown model"),
+        (["measurd"], 'did you mean "measured.csv"?'),
+        (["irs"], 'did you mean "sklearn:iris"'),
+        (["nothing-near"], "give a file (.csv"),
+        (["packed.zip"], "unpack it first, such as: unzip packed.zip"),
+        (["packed.tar.gz"], "unpack it first, such as: tar -xf packed.tar.gz"),
+        (["packed.csv.gz"], "unpack it first, such as: gunzip -k packed.csv.gz"),
+        (["tables"], "of a file there: manyseed init tables/a.csv"),
         (["measured.csv", "mytrain:fti"], "mytrain.py has no fti"),
         (["measured.csv", "mytrain.py:fti"], "mytrain.py has no fti"),
         (["measured.csv", "mytrian.py:fit"], "there is no mytrian.py"),
         (["mydata.py:load"], "there is no mydata.py"),
     ],
 )
-def test_what_cannot_be_seen_is_said(words: list[str], said: str) -> None:
+def test_what_cannot_be_seen_is_said(here: Path, words: list[str], said: str) -> None:
+    for name in ("packed.zip", "packed.tar.gz", "packed.csv.gz", "tables/a.csv"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_bytes(b"PK")
     code, text = inside("init", *words)
     assert code == 2, text
     assert said in " ".join(text.split())
@@ -681,7 +693,7 @@ def test_a_fit_is_timed_on_this_machine(here: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(firstrun, "_slower", slower)
     code, said = inside("init", "measured.csv", "mlp")
     assert code == 0
-    assert re.search(r"A fit was timed: the first run takes about \d+ min on 2 cores", said)
+    assert re.search(r"The first run takes about \d+ min on 2 cores, as a fit was timed", said)
     assert 1 <= tomllib.loads(Path("sweep.toml").read_text())["classifier"]["mlp"]["epochs"] <= 20
 
 
@@ -720,6 +732,9 @@ def test_images_of_several_sizes_and_large_ones_become_small(here: Path) -> None
         assert table["dataset"][folder]["size"] == size
         assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
         Path("sweep.toml").unlink()
+    said = " ".join(inside("init", "mixed", "lr-sgd")[1].split())
+    assert "cat/0.png has 10 × 20 pixels, dog/0.png 10 × 21; all become as the first" in said
+    assert "Read: 8 images of 10 × 20 pixels, 3 channels" in said
 
 
 def test_a_validation_part_is_to_be_called_test(here: Path) -> None:
@@ -786,7 +801,7 @@ def test_a_model_of_ones_own_is_probed(here: Path, monkeypatch: pytest.MonkeyPat
     )
     code, said = inside("init", "measured.csv", "plain.py")
     assert code == 0, said
-    assert "A fit was timed" in said
+    assert "as a fit was timed" in said
     table = tomllib.loads(Path("sweep.toml").read_text())
     assert [grid["runs"] for grid in table["grid"]] == [1]
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 5

@@ -1,0 +1,286 @@
+"""What ``manyseed init`` is given as data: a file, a folder, a function or a source."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyseed.analysis.counts import some
+from manyseed.jobs import datasets
+from manyseed.jobs.checks import TABLES, Refused, paths_near, similar
+from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
+from manyseed.jobs.datasets.function import KEPT, OPTION
+from manyseed.jobs.datasets.info import ColumnInfo
+from manyseed.jobs.datasets.sources import SOURCES
+from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS
+from manyseed.jobs.own import copies
+from manyseed.jobs.own.table import is_entry
+from manyseed.orchestrator.errors import (
+    UserError,
+    command,
+    meant,
+    refused,
+    require_one_of,
+)
+from manyseed.orchestrator.grids.own import OwnCode
+
+TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
+"""Column names taken for the classes; without any of them, the last column is."""
+
+TARGET = "target"
+
+_SAME = "the same but for blanks or case"
+
+UNREADABLE = "holds dates, lists or bytes"
+
+LAST = "the last column"
+
+LEFT_OUT: Mapping[str, str] = {
+    "id": "looks like names or numbers",
+    "date": "looks like dates",
+    "distinct": "has labels that hardly repeat",
+    "constant": "never changes",
+}
+"""Looks of columns that are left out, and why."""
+
+_PACKED: Mapping[str, str] = {
+    ".zip": "unzip",
+    ".tar.gz": "tar -xf",
+    ".tgz": "tar -xf",
+    ".tar": "tar -xf",
+    ".tar.bz2": "tar -xf",
+    ".tar.xz": "tar -xf",
+    ".gz": "gunzip -k",
+    ".bz2": "bunzip2 -k",
+    ".xz": "unxz -k",
+    ".7z": "7z x",
+}
+"""What unpacks files with these endings."""
+
+_SIDE = 64  # pixels; images become no larger, or the first run takes long
+
+SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FirstData:
+    """A dataset: its source, its table's options with remarks, its facts, its source's key.
+
+    Of a file, `columns` holds each column with what it looks like, also those that are left out.
+    `notes`: what to check besides.
+    """
+
+    source: str
+    options: Mapping[str, tuple[Any, str]]
+    info: DatasetInfo
+    key: str = "source"
+    columns: tuple[ColumnInfo, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What to call it: after the file, the function's module, or the source."""
+        kind, colon, name = self.source.partition(":")
+        place = name if colon and self.key == "source" else kind
+        is_file = self.source.startswith("file:") and self.key == "source"
+        return plain((Path(place).absolute() if is_file else Path(place)).stem) or "data"
+
+
+def plain(name: str) -> str:
+    """Return a name with letters, digits, '.', '_' and '-' alone."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
+
+
+def first_data(data: str, target: str | None) -> FirstData:
+    """Return the data that a file, a folder, a function or a source holds, or refuse them.
+
+    `target`: the column of classes, if it is not the one that looks like it.
+    """
+    if (returned := _returned(data)) is not None:
+        kept = Path(returned[KEPT])
+        return replace(_of_file(data, kept, target, returned["given"]), source=data, key=OPTION)
+    path = Path(data.removeprefix("file:"))
+    is_named = path.suffix in FORMATS or "/" in data
+    is_path = data.startswith("file:") or (is_named and ":" not in data)
+    if is_path and not path.exists():
+        near = meant(paths_near(path))
+        raise UserError("does not exist", key="DATA", value=data, remedy=near or None)
+    if path.is_dir() and path.suffix not in FORMATS:
+        return _of_folder(data, path)
+    if path.suffix.lower() in SPREADSHEETS:
+        raise UserError(NO_SPREADSHEET, key="DATA", value=data)
+    if path.is_file() and path.suffix not in FORMATS:
+        if unpacks := next((how for end, how in _PACKED.items() if data.endswith(end)), None):
+            remedy = f"unpack it first, such as: {unpacks} {shlex.quote(data)}"
+            raise UserError("is an archive", key="DATA", value=data, remedy=remedy)
+        remedy = f"known formats: {', '.join(FORMATS)}; else a function that returns X and y"
+        raise UserError("unknown kind of file", key="DATA", value=data, remedy=remedy)
+    if path.suffix not in FORMATS or (":" in data and not data.startswith("file:")):
+        try:
+            return FirstData(data, {}, datasets.resolve(data))
+        except Refused as error:
+            remedy = f"give a source, a function, or a file ({', '.join(FORMATS)})"
+            if ":" in data or not error.allowed:
+                raise refused(error, key="DATA", value=data, remedy=remedy) from None
+            reason = "is no file or folder here, and no source"
+            sources = {text.rpartition(":")[2].partition("@")[0]: text for text in error.allowed}
+            known = [sources[name] for name in similar(data, sources)]
+            near = meant([*paths_near(path), *known])
+            if not near:
+                remedy = (
+                    f"give a file ({', '.join(FORMATS)}), a folder of images, a function "
+                    '("module:name"), or a source such as sklearn:iris or openml:credit-g@2'
+                )
+            raise UserError(reason, key="DATA", value=data, remedy=near or remedy) from None
+    return _of_file(data, path, target, {})
+
+
+def _of_folder(data: str, path: Path) -> FirstData:
+    """Return the dataset in a folder of images; large images are made smaller."""
+    source = f"file:{path}"
+    try:
+        info = datasets.resolve(source)
+    except Refused as error:
+        if imagefolder.SIZE not in error.needs:
+            others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
+            tables = sorted(each.name for each in path.iterdir() if each.suffix in FORMATS)
+            remedy = None
+            if tables:
+                remedy = f"of a file there: {command('init', path / tables[0])}"
+            elif others and (path / "train").is_dir() and not (path / "test").exists():
+                remedy = f"such as: mv {shlex.join([str(path / others[0]), str(path / 'test')])}"
+            raise refused(error, key="DATA", value=data, remedy=remedy) from None
+        found = _resized(source, error.needs[imagefolder.SIZE], "images of other sizes become this")
+        note = f"{error.reason.removeprefix('holds ')}; all become as the first"
+        return replace(found, notes=(note,))
+    if info.image and max(info.image[:2]) > _SIDE:
+        remark = "smaller than they are, to be ready soon"
+        return _resized(source, info.image[:2], remark)
+    return FirstData(source, {}, info)
+
+
+def _resized(source: str, size: Sequence[int], remark: str) -> FirstData:
+    """Return the dataset in a folder of images, made as large as this or smaller."""
+    small = [max(1, round(side * min(1, _SIDE / max(size)))) for side in size]
+    options: dict[str, Any] = {imagefolder.SIZE: small}
+    info = datasets.resolve(source, **options)
+    return FirstData(source, {imagefolder.SIZE: (small, remark)}, info)
+
+
+def _returned(data: str) -> Mapping[str, Any] | None:
+    """Return what a function returned; None if there is no module of that name here."""
+    if not is_entry(data) or data.partition(":")[0] in SOURCES:
+        return None
+    try:
+        copies.find_modules(OPTION, [data], [Path.cwd()])
+    except Refused:
+        return None
+    try:
+        return OwnCode([Path.cwd()], {}).data(data, {})
+    except Refused as error:
+        raise refused(error, key="DATA", value=data) from None
+
+
+def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]) -> FirstData:
+    """Return the dataset in a file; `given` holds the options that are already known."""
+    if path.is_file() and not path.stat().st_size:
+        raise UserError("is empty", key="DATA", value=data)
+    columns, unreadable = _columns(path)
+    if columns and path.suffix == ".npz" and "X" not in (held := _names_in(path)):
+        remedy = f"save the rows as X and the classes as y; it has {some(held, SHOWN)}"
+        raise UserError("has no array X", key="DATA", value=data, remedy=remedy)
+    remark = "given"
+    if not columns:
+        raise UserError("there are no classes beside it", key="DATA", value=data)
+    target = given.get(TARGET) if target is None else target
+    if target is None:
+        names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
+        known = next((names[name] for name in TARGETS if name in names), None)
+        target, remark = known or columns[-1], "its name says so" if known else LAST
+    elif path.suffix not in TABLES:
+        require_one_of(target, columns, "unknown array", key="--target")
+    ignored = [name for name in unreadable if name != target]
+    source = f"file:{path}"
+    options = {key: value for key, value in given.items() if key != TARGET}
+    try:
+        info, merged = _resolved(source, {TARGET: target, "ignore": ignored, **options})
+        found = info.columns
+        suspicious = [each.name for each in found if each.looks in LEFT_OUT]
+        if suspicious and len(suspicious) + len(ignored) < len(found):
+            ignored = sorted({*ignored, *suspicious})
+            options = {TARGET: target, "ignore": ignored, **options, **merged}
+            info = datasets.resolve(source, **options)
+    except Refused as error:
+        others = [name for name in columns if name != target]
+        is_known = target in columns or error.option != TARGET
+        remedy = f"name the column of classes: --target, one of {some(others, SHOWN)}"
+        raise refused(
+            error,
+            file=None if given else path,
+            key=error.option if is_known else "--target",
+            remedy=remedy if error.option == TARGET and is_known and others else None,
+        ) from None
+    remarked: dict[str, tuple[Any, str]] = {}
+    if target != given.get(TARGET):
+        remarked[TARGET] = (target, remark)
+    if ignored:
+        remarked["ignore"] = (ignored, "")
+    why = "rows without a class are left out" if info.n_dropped else _SAME
+    remarked |= {key: (value, why) for key, value in merged.items()}
+    return FirstData(source, remarked, info, columns=found)
+
+
+def _resolved(
+    source: str, options: Mapping[str, Any]
+) -> tuple[DatasetInfo, Mapping[str, Mapping[str, list[str]]]]:
+    """Return a dataset, and the option that merges classes that are the same but for blanks."""
+    try:
+        return datasets.resolve(source, **options), {}
+    except Refused as error:
+        if error.needs.keys() != {"classes"}:
+            raise
+        return datasets.resolve(source, **options, **error.needs), error.needs
+
+
+def _names_in(path: Path) -> list[str]:
+    with np.load(path, allow_pickle=False) as file:
+        return [*file.files]
+
+
+def _columns(path: Path) -> tuple[list[str], list[str]]:
+    """Return the columns of a file, and those that cannot be features."""
+    import polars as pl
+
+    try:
+        if path.suffix == ".npy":
+            return sorted(each.name for each in path.parent.glob("*.npy") if each != path), []
+        if path.suffix == ".zarr":
+            arrays = (*path.glob("*/zarr.json"), *path.glob("*/.zarray"))
+            return sorted({each.parent.name for each in arrays} - {"X"}), []
+        if path.suffix == ".npz":
+            return [name for name in _names_in(path) if name != "X"], []
+        if path.suffix in (".csv", ".tsv"):
+            frame = csvfile.read(path.read_bytes(), path.suffix, n_rows=100)
+        else:
+            frame = pl.read_parquet(path, n_rows=100)
+    except (Exception, pl.exceptions.PanicException) as error:
+        reason = "it is damaged, or another kind of file"
+        if isinstance(error, csvfile.Unreadable | UnicodeError):
+            reason = str(error)
+        elif isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
+        raise UserError(f"cannot be read: {reason}", key="DATA", value=str(path)) from None
+    if not frame.columns:
+        raise UserError("has no columns", key="DATA", value=str(path))
+    unreadable = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype.is_temporal() or dtype.is_nested() or dtype == pl.Binary
+    ]
+    return frame.columns, unreadable

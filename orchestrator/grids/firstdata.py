@@ -126,10 +126,12 @@ def first_data(data: str, target: str | None) -> FirstData:
             return FirstData(data, {}, datasets.resolve(data))
         except Refused as error:
             remedy = f"give a source, a function, or a file ({', '.join(FORMATS)})"
-            if ":" in data or not error.allowed:
+            if ":" in data or error.option != "source":
                 raise refused(error, key="DATA", value=data, remedy=remedy) from None
             reason = "is no file or folder here, and no source"
-            sources = {text.rpartition(":")[2].partition("@")[0]: text for text in error.allowed}
+            sources = {
+                text.rpartition(":")[2].partition("@")[0]: text for text in map(str, error.allowed)
+            }
             known = [sources[name] for name in similar(data, sources)]
             near = meant([*paths_near(path), *known])
             if not near:

@@ -483,8 +483,9 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         if needed.low is not None:
             several = cells.height > 1
             most = ", which varies most" if several else ""
-            where = f" in cell {cells['cell'][-1]}" if several else ""
-            text = f"In cell {cells['cell'][-1]}{most}, {needed.reason}."
+            name = _cell_named(own, cells["cell"][-1])
+            where = f" in {name}" if several else ""
+            text = f"In {name}{most}, {needed.reason}."
             yield Answer(
                 f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: "
                 f"at least {needed.low:,}{where}.",
@@ -543,11 +544,16 @@ def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
     """Say in which cells runs seem to vary too little, and what is known of the first."""
     cell, resolution = unknown.select("cell", "resolution").row(0)
     found = _of_cell(runs.filter(cell=cell), resolution)
-    where = "the cell" if unknown.height == 1 else f"{unknown.height:,} cells, such as"
+    where = "" if unknown.height == 1 else f"{unknown.height:,} cells, such as "
     return (
         f"How many seeds it takes to know the mean accuracy to ± {PRECISE:g} has no answer in "
-        f"{where} {cell}: {found.reason}."
+        f"{where}{_cell_named(runs, cell)}: {found.reason}."
     )
+
+
+def _cell_named(runs: pl.DataFrame, cell: int) -> str:
+    row = runs.filter(cell=cell).row(0, named=True)
+    return f"{row['dataset']} × {row['classifier']} (cell {cell})"
 
 
 def _by_test_set(runs: pl.DataFrame) -> list[Real]:

@@ -434,8 +434,8 @@ def test_equal_runs_are_not_enough_runs():
     most = "Accuracy to ± 0.005 takes 99 seeds at most, if their sd is one test point at most."
     assert few == most
     some = said(equal_runs("lr-sgd", repeats=1, runs=3, sd=0.06))["enough"]
-    assert some.startswith("In cell 1, it cannot be told yet; at least ")
-    assert " has no answer in the cell 0: it cannot be told yet" in some
+    assert some.startswith("In data-00 × mlp (cell 1), it cannot be told yet; at least ")
+    assert " has no answer in data-00 × lr-sgd (cell 0): it cannot be told yet" in some
     assert "has no answer" not in said(planted(sd=0.002))["enough"]
 
 
@@ -443,7 +443,7 @@ def test_the_least_that_is_needed_names_its_cell():
     """Of several cells, it is about the one that varies most."""
     sd = of_classifier(a=0.06, b=0.02)
     several = dict(headlines(planted(classifiers=("a", "b"), repeats=1, runs=3, sd=sd)))["enough"]
-    assert re.search(r"cannot be told yet: at least \d+ in cell \d+\.$", several)
+    assert re.search(r"cannot be told yet: at least \d+ in data-00 × a \(cell \d+\)\.$", several)
     one = dict(headlines(planted(classifiers=("a",), repeats=1, runs=3, sd=0.06)))["enough"]
     assert re.search(r"cannot be told yet: at least \d+\.$", one)
 

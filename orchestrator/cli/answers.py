@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     Label,
+    instead_told,
     meanings,
     names,
     option,
@@ -78,7 +79,8 @@ class _Questions(TyperGroup):
             require_words(self.get_params(ctx), args[: end + 1])
             require_order(ctx, args)
         first = sorted(args[:end], key=lambda word: not word.startswith("-"))
-        return super().parse_args(ctx, [*first, *args[end:]])
+        with instead_told(ctx):
+            return super().parse_args(ctx, [*first, *args[end:]])
 
     def invoke(self, ctx: Any) -> Any:
         """Ask; errors speak of options."""

@@ -48,6 +48,25 @@ def test_a_directory_that_comes_second_is_put_first(
     assert "no such question" not in text
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("run sweep.toml --local", "use --cluster local"),
+        ("run sweep.toml --runs 5", "it is a key of the file: --set runs=VALUE"),
+        ("plan sweep.toml --epochs 5", "--set classifier.NAME.epochs=VALUE"),
+        ("compare DIR --classifier mlp", "use --where \"classifier = 'VALUE'\""),
+        ("compare DIR --sort accuracy", "query has it"),
+        ("compare DIR --metrics accuracy", "Possible options: --metric"),
+        ("answers DIR --metric accuracy", "--metric; answers DIR howmany"),
+        ("status DIR --nothing", "No such option: --nothing"),
+    ],
+)
+def test_an_option_of_another_verb_is_told(quick: Sweep, words: str, told: str) -> None:
+    code, text = inside(*words.replace("DIR", str(quick.directory)).split())
+    assert code == 2
+    assert told in " ".join(text.replace("│", " ").split())
+
+
 @pytest.fixture
 def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine that submits jobs, in a folder with a sweep file; both names have a blank."""

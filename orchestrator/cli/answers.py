@@ -217,6 +217,8 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     return run
 
 
+_COMPARED = ("a", "b", "mean_a", "mean_b", "difference")
+"""Columns of a comparison that a paper has where the better side is bold."""
 _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
@@ -338,9 +340,14 @@ def _asked(
     if form in formats.IN_WORDS and found.table and not (paper.columns or paper.bold):
         rows = formats.of_table(found)  # what a reader of the terminal sees
         notes += found.below
+    if paper.bold and not paper.columns and {*_COMPARED} <= {*rows.columns}:
+        over = "sets" if "sets_low" in rows.columns else "seeds"
+        limits = [one for end in ("low", "high") if (one := f"{over}_{end}") in rows.columns]
+        paper = replace(paper, columns=(*_COMPARED, *limits, "verdict"))
     for column in paper.columns:
         require_one_of(column, rows.columns, "unknown column", key="--columns")
-    rows = rows.select(paper.columns or rows.columns)
+    if not paper.bold:  # else chosen when it is known what is bold
+        rows = rows.select(paper.columns or rows.columns)
     content = (
         formats.in_json(found.values)
         if as_json

@@ -192,7 +192,7 @@ def _best(
 
     A metric's best is that of its dataset, ties as they are shown; a spread or range is not better
     or worse, and never bold, nor are means if some are over other cells (`Paper.alike`). Of a
-    comparison, the better side is bold.
+    comparison, the side that is told to be better is bold.
     """
     from manyseed.analysis.metrics.metric import better
 
@@ -216,11 +216,10 @@ def _best(
                 at = columns.index(name)
                 found |= {(row, at) for row in known if shown(values[row]) == shown(best)}
     sides = [columns.index(name) for name in ("mean_a", "mean_b") if name in columns]
-    if len(sides) == 2 and "better" in frame.columns:
-        for row, p in enumerate(frame["better"]):
-            found |= {
-                (row, at) for at, wins in zip(sides, (p >= 0.5, p <= 0.5), strict=True) if wins
-            }
+    if len(sides) == 2 and {"verdict", "better"} <= {*frame.columns}:
+        for row, (verdict, p) in enumerate(frame.select("verdict", "better").iter_rows()):
+            if verdict.endswith(" better"):
+                found.add((row, sides[0 if p >= 0.5 else 1]))
     elif not judged:
         remedy = "ask for metrics, such as accuracy_mean or ece_mean"
         raise UserError(
@@ -228,7 +227,7 @@ def _best(
         )
     within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
     if not judged:
-        return found, ["Bold: the better side."]
+        return found, ["Bold: the better side, where that is told."]
     told = f"Bold: the best value{within}; whether it is better, compare tells."
     if len(compared) < len(blocks):
         where = f", {apart[-1]} by {apart[-1]}," if within else ""

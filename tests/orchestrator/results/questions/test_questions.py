@@ -207,14 +207,29 @@ def test_evidence_of_one_question_is_in_its_answers(sweep: Sweep) -> None:
     assert sweep.answers("variance")[0].text
 
 
-def test_the_better_side_of_a_comparison_is_bold(sweep: Sweep) -> None:
-    asked = ("compare", sweep.directory, "--columns", "mean_a,mean_b,better", "--bold", "best")
-    code, text = inside(*asked, "--format", "markdown")
-    assert code == 0
-    bodies = [line.strip("| ").split(" | ") for line in text.splitlines() if "**" in line]
-    assert len(bodies) == sum(len(one.rows) for one in sweep.answers("compare"))
-    for a, b, better in bodies:
-        assert ("**" in a, "**" in b) == (float(better) >= 0.5, float(better) <= 0.5)
+def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
+    rng, y_true = np.random.default_rng(0), np.arange(300) % 2
+    for name, wrong in (("good", 0.1), ("bad", 0.4), ("twin", 0.4)):
+        flips = rng.random((6, 300)) < wrong
+        np.savez(tmp_path / f"{name}.npz", labels=(y_true ^ flips).astype(int), y_true=y_true)
+    files = sorted(tmp_path.glob("*.npz"))
+    import_predictions(files, tmp_path / "imported", name="{classifier}.npz")
+    sweep = Sweep(tmp_path / "imported")
+    sweep.analyze()
+    rows = [row for one in sweep.answers("compare") for row in one.rows]
+    verdicts = [row["verdict"] for row in rows]
+    assert verdicts == ["good better", "not told", "good better"]
+    for columns in ((), ("--columns", "mean_a,mean_b")):
+        asked = ("compare", sweep.directory, "--bold", "best", *columns)
+        code, text = inside(*asked, "--format", "markdown")
+        assert code == 0
+        bodies = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
+        heads = bodies[0]
+        a, b = (heads.index(f"mean {side}") for side in "ab")
+        bold = [("**" in body[a], "**" in body[b]) for body in bodies[2:]]
+        assert bold == [(False, True), (False, False), (True, False)]
+        assert len(heads) == (2 if columns else 8)
+        assert "Bold: the better side, where that is told." in text
 
 
 def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: Path) -> None:

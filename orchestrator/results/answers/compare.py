@@ -42,6 +42,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     Compared,
     by_test_set,
     holds_together,
+    in_words,
     judged,
     on_shared,
     other_data,
@@ -468,7 +469,7 @@ def reply(
             tuple(words(one)),
             rows=[]
             if one.result is None
-            else [{**sides, "verdict": _said(one), **asdict(one.result)}],
+            else [{**sides, "verdict": in_words(one), **asdict(one.result)}],
         )
         for one, sides in zip(shown, names, strict=True)
     ]
@@ -487,7 +488,9 @@ def reply(
             f"{(1 - confidence) * n:.2g} are expected to miss. For all of them together, each "
             f"takes {each} % (Bonferroni).",
         ]
-    values = [asdict(one) | {"verdict": _said(one), "words": [*words(one)]} for one in comparisons]
+    values = [
+        asdict(one) | {"verdict": in_words(one), "words": [*words(one)]} for one in comparisons
+    ]
     columns, table, below = _table(shown, comparisons)
     return Reply(
         answers,
@@ -500,13 +503,6 @@ def reply(
         below=below,
         left=max(n - limit, 0),
     )
-
-
-def _said(one: Compared) -> str:
-    """Return the verdict on a pair by itself, in words."""
-    a, b = told_apart(one)
-    said = {A: f"{a} better", B: f"{b} better", ALIKE: ALIKE, "": "not told"}
-    return said[told(one, judged(one))]
 
 
 def _table(
@@ -526,7 +522,7 @@ def _table(
             numbers = [f"{found.difference:+.4f}", "–", f"{found.better:.2f}"]
         if limits is not None:
             numbers[1] = f"{limits[0]:+.4f} to {limits[1]:+.4f}"
-        said = _said(one)
+        said = in_words(one)
         if len(every) > 1 and said != "not told" and not holds_together(one):
             said += ", alone"
         levels = ", ".join([*where, *unusual(one.same)])

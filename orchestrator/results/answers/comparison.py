@@ -202,6 +202,13 @@ def verdict(one: Compared, a: str = A, b: str = B) -> str:
     return said[told(one, judged(one))]
 
 
+def in_words(one: Compared) -> str:
+    """Return the verdict on a pair by itself, in words."""
+    a, b = told_apart(one)
+    said = {A: f"{a} better", B: f"{b} better", ALIKE: ALIKE, "": "not told"}
+    return said[told(one, judged(one))]
+
+
 def holds_together(one: Compared) -> bool:
     """Return whether a verdict is the same if it is to hold for all comparisons together."""
     return one.together is not None and told(one, one.together) == told(one, judged(one))

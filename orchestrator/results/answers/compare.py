@@ -491,8 +491,6 @@ def reply(
     values = [
         asdict(one) | {"verdict": in_words(one), "words": [*words(one)]} for one in comparisons
     ]
-        asdict(one) | {"verdict": in_words(one), "words": [*words(one)]} for one in comparisons
-    ]
     columns, table, below = _table(shown, comparisons)
     return Reply(
         answers,

@@ -467,9 +467,7 @@ def reply(
         Answer(
             f"{first}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[]
-            if one.result is None
-            else [{**sides, "verdict": in_words(one), **asdict(one.result)}],
+            rows=[sides | {"verdict": in_words(one)} | asdict(one.result)] if one.result else [],
         )
         for one, sides in zip(shown, names, strict=True)
     ]

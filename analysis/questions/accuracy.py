@@ -239,13 +239,20 @@ def _is_alike(row: Mean) -> bool:
 def headlines(one: Accuracies) -> str:
     """Return the accuracies in a line, and in another which classifier is better, of every two.
 
-    ``a > b``: better beyond chance; ``a ≈ b``: their means differ by less than `PRECISE`.
+    ``a > b``: better beyond chance; ``a ≈ b``: their means differ by less than `PRECISE`. If no
+    run errs, the other line asks for a leak.
     """
     usual = [level for axis, level in one.context if level != str(REFERENCES.get(axis))]
     where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
     levels = [f"{row.classifier} {row.value:.3f}" for row in one.rows]
     said = first_ones(levels, lambda text: f"{where}: {text}.")
-    return "\n".join(filter(None, [said, verdict(one)]))
+    perfect = all(row.value == 1 for row in one.rows)
+    leak = (
+        "No run errs on any test point; look for a feature that gives the class away."
+        if perfect
+        else ""
+    )
+    return "\n".join(filter(None, [said, leak or verdict(one)]))
 
 
 def verdict(one: Accuracies) -> str:

@@ -14,6 +14,9 @@ PLAIN: Mapping[str, str] = {
     r"A classifier is called better than another": (
         "`methods`: what `A > B` means and how it is tested, which holds whatever the data."
     ),
+    r"No run errs on any test point": (
+        "Every run of every classifier is right on every test point: a feature may be the class."
+    ),
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"

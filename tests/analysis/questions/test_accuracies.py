@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.accuracy import accuracies, sentences
+from manyseed.analysis.questions.accuracy import accuracies, headlines, sentences
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.question import answers
 from tests.analysis.planted import planted
@@ -197,3 +198,16 @@ def test_intervals_hold_what_was_planted(repeats):
     # rows of a sweep share test sets, so that 900 are worth 300
     assert held >= 0.92 * 900
     assert wrong <= 26, "15 expected; 26 by chance once in 300"
+
+
+def test_no_error_at_all_asks_for_a_leak():
+    """Means of 1 are exact; one error in one run of one classifier is enough not to ask."""
+    asked = "No run errs on any test point; look for a feature that gives the class away."
+    tables = planted(1, ("a", "b"), repeats=4)
+    perfect = replace(tables, repeats=tables.repeats.with_columns(accuracy_mean=pl.lit(1.0)))
+    (one,) = accuracies(perfect)
+    assert headlines(one) == f"data-00: a 1.000, b 1.000.\n{asked}"
+    lower = pl.when(pl.col("cell") == 1, pl.col("repeat_index") == 0).then(0.9999).otherwise(1.0)
+    almost = replace(tables, repeats=tables.repeats.with_columns(accuracy_mean=lower))
+    (one,) = accuracies(almost)
+    assert asked not in headlines(one)

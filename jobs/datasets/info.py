@@ -114,6 +114,9 @@ class DatasetInfo:
         sources whose values the plan does not know.
     target : ColumnInfo or None
         The column of classes, where a user should check it.
+    n_copies : int
+        Rows of a file whose features are all those of an earlier row, though values hardly repeat;
+        0 where rows that belong together are named, and where it is not known.
     """
 
     canonical: Mapping[str, Any]
@@ -135,6 +138,7 @@ class DatasetInfo:
     largest_test: int = 0
     missing: tuple[str, ...] = ()
     target: ColumnInfo | None = None
+    n_copies: int = 0
 
     @property
     def binary_problems(self) -> int:
@@ -186,6 +190,8 @@ class DataShape:
         The kinds of columns, continuous or categorical, in which values are missing, where known.
     target : ColumnInfo or None
         The column of classes, where a user should check it.
+    n_copies : int
+        As in `DatasetInfo`.
     """
 
     provenance: Mapping[str, Any]
@@ -204,6 +210,7 @@ class DataShape:
     set_counts: NDArray[np.int64] | None = None
     missing: tuple[str, ...] = ()
     target: ColumnInfo | None = None
+    n_copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -427,6 +427,7 @@ def resolve(
         largest_test=largest,
         missing=shape.missing,
         target=shape.target,
+        n_copies=shape.n_copies,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,11 @@ def first_data(data: str, target: str | None) -> FirstData:
             remedy = f"unpack it first, such as: {unpacks} {shlex.quote(data)}"
             raise UserError("is an archive", key="DATA", value=data, remedy=remedy)
         remedy = f"known formats: {', '.join(FORMATS)}; else a function that returns X and y"
+        with suppress(OSError), path.open("rb") as opened:
+            begin = opened.read(1000)
+            if b"\0" not in begin and re.search(rb"[,;\t]", begin):
+                copy = path.with_suffix(".csv")
+                remedy += f"\n  if it is a table: cp {shlex.join([data, str(copy)])}"
         raise UserError("unknown kind of file", key="DATA", value=data, remedy=remedy)
     if path.suffix not in FORMATS or (":" in data and not data.startswith("file:")):
         try:

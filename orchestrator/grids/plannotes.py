@@ -16,6 +16,7 @@ from manyseed.jobs.datasets.columns import (
     is_number,
     same_numbers,
 )
+from manyseed.jobs.datasets.parts import GROUP
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images import CROP_FLIP
 from manyseed.jobs.run import Cell
@@ -23,6 +24,7 @@ from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.grids.resolver import Fit, not_trainable
 
 _SHOWN = 5
+_MANY_COPIES = 0.01  # of the rows: more of them are told
 _FEW_STEPS = 5  # the plan notes when an epoch has fewer steps
 _LOOKS = {
     "constant": "is constant or empty, but is taken as a feature",
@@ -104,6 +106,13 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             yield f"{name} holds numbers written in several ways, which are taken as one: {shown}"
         if column.tells and (note := _tells(name, column, info)):
             yield note
+    if info.n_copies >= _MANY_COPIES * info.n_samples:
+        together = "" if info.image else f", or name the column that keeps them together ({GROUP})"
+        yield (
+            f"{info.n_copies:,} of {info.n_samples:,} {'images' if info.image else 'rows'} are "
+            "copies of others; where one trains and the other tests, accuracy is too high: leave "
+            f"copies out{together}"
+        )
     if same := alike(info.class_names):
         shown = some([*map(toml_value, same[0])], _SHOWN)
         yield f"classes are the same but for blanks or case: {shown}; {_MERGE}"

@@ -283,7 +283,8 @@ def _rows(info: DatasetInfo) -> str:
         rows += f" ({info.n_train:,} to train on, {info.n_test:,} to test)"
     if info.image:
         return f"{rows} of {height} × {width} pixels, {counted(channels, 'channel')}"
-    return f"{rows} of {info.n_features:,} features, {info.n_categorical:,} of them categorical"
+    of = counted(info.n_features, "feature")
+    return f"{rows} of {of}, {info.n_categorical:,} of them categorical"
 
 
 def _classes(info: DatasetInfo) -> str:

@@ -578,3 +578,37 @@ def test_values_that_tell_the_class_are_found(classes: int) -> None:
 def test_a_number_far_from_all_others_is_named(values: list[float], far: str) -> None:
     info = column_info("x", np.array(values, dtype=float))
     assert (info.shown[:1] if info.looks == "far" else ()) == ((far,) if far else ())
+
+
+def test_rows_that_no_chance_makes_equal_are_copies(tmp_path) -> None:
+    """Measured values hardly repeat; whole numbers and labels do."""
+    rng = np.random.default_rng(0)
+    measured, few = rng.normal(size=(100, 2)), rng.integers(0, 3, (200, 2))
+
+    def copies(rows: NDArray[Any], **options: str) -> int:
+        y = np.arange(len(rows)) % 2
+        groups = np.arange(len(rows)) % 50
+        head = "y,g," + ",".join(f"x{k}" for k in range(rows.shape[1]))
+        lines = [
+            ",".join(map(repr, [int(a), int(b), *map(float, row)]))
+            for a, b, row in zip(y, groups, rows, strict=True)
+        ]
+        (tmp_path / "t.csv").write_text("\n".join([head, *lines]))
+        kept = options or {"ignore": ["g"]}
+        return resolve(f"file:{tmp_path / 't.csv'}", target="y", **kept).n_copies
+
+    assert copies(measured) == 0
+    assert copies(np.concatenate([measured] * 5)) == 400
+    assert copies(np.concatenate([measured, measured[:3]])) == 3
+    assert copies(few.astype(float)) == 0
+    ages = np.column_stack([rng.integers(20, 80, 400), rng.integers(0, 2, 400)])
+    assert copies(ages.astype(float)) == copies(ages[:, :1].astype(float)) == 0
+    assert copies(np.concatenate([measured, measured]), group="g") == 0
+    holed = np.where(rng.random((100, 2)) < 0.2, np.nan, measured)
+    assert copies(np.concatenate([holed, holed])) >= 100
+    info = resolve(f"file:{tmp_path / 't.csv'}", target="y", ignore=["g"])
+    (note,) = data_notes(info)
+    assert f"{info.n_copies} of 200 rows are copies of others; where one trains" in note
+    assert copies(np.concatenate([measured, measured[:1]])) == 1
+    info = resolve(f"file:{tmp_path / 't.csv'}", target="y", ignore=["g"])
+    assert list(data_notes(info)) == []

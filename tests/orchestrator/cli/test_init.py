@@ -209,10 +209,10 @@ def test_a_function_that_returns_data(
     text, table = written(f"mydata:{name}", "lr-sgd")
     assert table["dataset"]["mydata"] == {"data": f"mydata:{name}", **options}
     assert table["name"] == "mydata"
-    rows = "80 rows (60 to train on, 20 to test) of 3"
+    rows = "80 rows (60 to train on, 20 to test) of 3 features"
     if name != "parts":
-        rows = f"60 rows of {1 if name == 'table' else 3}"
-    assert f"# {rows} features" in text
+        rows = f"60 rows of {'1 feature' if name == 'table' else '3 features'}"
+    assert f"# {rows}, " in text
     summary = plan_change(here / "sweep.toml", here / "out").summary()
     assert summary["runs"] == splits * 10
     assert not any("look like" in note for note in summary["notes"])
@@ -357,6 +357,9 @@ def test_a_file_of_another_kind_is_called_so(tmp_path: Path, name: str) -> None:
     assert code == 2
     assert "unknown kind of file" in told
     assert ".csv, .tsv, .parquet" in told
+    assert f"if it is a table: cp {tmp_path / name} {tmp_path / name.split('.')[0]}.csv" in (
+        told.replace("\n", "")
+    )
     assert not (tmp_path / "sweep.toml").exists()
 
 

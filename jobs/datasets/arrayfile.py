@@ -253,6 +253,15 @@ def _blocks(X: NDArray[Any]) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(X), step))
 
 
+def _instead(X: NDArray[Any], y: NDArray[Any], target: str) -> str:
+    """Say what makes classes (sample) of these, or why there are none."""
+    if len(X) != len(y):
+        return f": there are {len(X):,} rows, but {len(y):,} classes"
+    if y.ndim == 2:
+        return f"; save {target} with .{'ravel()' if y.shape[1] == 1 else 'argmax(axis=1)'}"
+    return ""
+
+
 def columns(
     path: Path,
     arrays: Mapping[str, NDArray[Any]],
@@ -271,7 +280,7 @@ def columns(
         raise refused(
             path,
             f"holds X {X.shape} of {X.dtype} and {target} {y.shape}, not numbers (sample, feature) "
-            "and classes (sample)",
+            f"and classes (sample){_instead(X, y, target)}",
         )
     names = [str(j) for j in range(X.shape[1])]
     features = {

@@ -152,13 +152,16 @@ def test_a_second_file_is_the_test_set(home: Path, kind: str) -> None:
 
 
 def test_what_is_no_array_is_refused(home: Path) -> None:
-    source, _ = written(home / "npy", "npy", ROWS, y=CLASSES, short=OWNER[:-1])
+    shapes = {"short": OWNER[:-1], "column": OWNER[:, None], "hot": np.eye(3)[OWNER % 3]}
+    source, _ = written(home / "npy", "npy", ROWS, y=CLASSES, **shapes)
     folder = home / "npy"
     for options, said in (
-        ({"target": "z.npy"}, "unknown file; there are short.npy, y.npy"),
+        ({"target": "z.npy"}, "unknown file; there are column.npy, hot.npy, short.npy, y.npy"),
         ({"target": "y"}, "the name of an .npy file beside X.npy"),
         ({"target": "y.npy", "group": "short.npy"}, "not one value for each row"),
-        ({"target": "short.npy"}, "not numbers"),
+        ({"target": "short.npy"}, f"there are {N} rows, but {N - 1} classes"),
+        ({"target": "column.npy"}, r"save column.npy with \.ravel\(\)"),
+        ({"target": "hot.npy"}, r"save hot.npy with \.argmax\(axis=1\)"),
         ({"target": "y.npy", "ignore": ["7"]}, "unknown column"),
         ({"target": "y.npy", "size": 3}, "is for a folder of images"),
     ):

@@ -120,7 +120,10 @@ _ARRAY_SIZE, _JOB_COUNT = 1001, 10_000  # SLURM's defaults for MaxArraySize and 
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition: time limits in minutes (None if unlimited), and what all of its nodes have."""
+    """A partition: time limits in minutes (None if unlimited), and what all of its nodes have.
+
+    `most_cores`, `most_memory_mb`: what none of its nodes exceeds; 0 if not known.
+    """
 
     name: str
     is_default: bool
@@ -131,6 +134,8 @@ class Partition:
     cores: int
     memory_mb: int
     gres: str
+    most_cores: int = 0
+    most_memory_mb: int = 0
 
     @property
     def has_gpus(self) -> bool:
@@ -221,9 +226,11 @@ def _partitions() -> tuple[Partition, ...]:
             max_minutes=_minutes(longest),
             default_minutes=_minutes(default),
             n_nodes=states.number(nodes, "the number of nodes") or 0,
-            cores=states.number(cores, "the number of CPUs") or 1,
-            memory_mb=states.number(memory, "the memory of a node") or 0,
+            cores=(n_cores := states.number(cores, "the number of CPUs")) or 1,
+            memory_mb=(megabytes := states.number(memory, "the memory of a node")) or 0,
             gres="" if gres == "(null)" else gres,
+            most_cores=n_cores or 0,
+            most_memory_mb=megabytes or 0,
         )
         other = partitions.get(name)
         partitions[name] = partition if other is None else _both(other, partition)
@@ -237,6 +244,8 @@ def _both(one: Partition, other: Partition) -> Partition:
         cores=min(one.cores, other.cores),
         memory_mb=min(one.memory_mb, other.memory_mb),
         gres=max(one.gres, other.gres),  # whatever their order, which sinfo changes
+        most_cores=max(one.most_cores, other.most_cores),
+        most_memory_mb=max(one.most_memory_mb, other.most_memory_mb),
     )
 
 

@@ -113,6 +113,36 @@ _UNKNOWN = ("Unknown", "None", "N/A", "(null)", "None assigned")
 _TAIL_BYTES = 4096
 
 
+_NEVER = {
+    "PartitionTimeLimit": "time",
+    "QOSMaxWallDurationPerJobLimit": "time",
+    "AssocMaxWallDurationPerJobLimit": "time",
+    "MaxCpuPerJob": "cpus-per-task",
+    "QOSMaxCpuPerJobLimit": "cpus-per-task",
+    "AssocMaxCpuPerJobLimit": "cpus-per-task",
+    "QOSMaxMemoryPerJob": "mem",
+    "AssocMaxMemPerJob": "mem",
+    "QOSMaxGRESPerJob": "gres",
+    "AssocMaxGRESPerJob": "gres",
+    "PartitionConfig": "cpus-per-task, mem or time",
+    "PartitionNodeLimit": "nodes",
+    "BadConstraints": "constraint",
+    "AccountNotAllowed": "account",
+    "InvalidAccount": "account",
+    "InvalidQOS": "qos",
+    "QOSNotAllowed": "qos",
+}
+"""Reasons for which a job waits until its request, or the cluster, is changed."""
+
+
+def to_start(reason: str) -> str:
+    """Return what to change in a profile where a job waits for ever for a reason, else nothing."""
+    if (keys := _NEVER.get(reason)) is None:
+        return ""
+    lower = ("time", "cpus-per-task", "mem", "gres", "nodes")
+    return f"{'lower' if keys.startswith(lower) else 'change'} {keys}"
+
+
 @dataclass(frozen=True, slots=True)
 class JobState:
     """The state of one job, as reported by SLURM.

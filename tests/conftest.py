@@ -65,8 +65,14 @@ def _processes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Hear Ctrl-C: a shell's background jobs ignore it, and so would all that tests start."""
+    """Hear signals as in a terminal.
+
+    A shell's background jobs ignore Ctrl-C, those of nohup a hangup, and so would all that tests
+    start. The tests themselves go on after a hangup that they were to ignore.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     here.install()
 
 

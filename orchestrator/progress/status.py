@@ -45,6 +45,7 @@ from manyseed.orchestrator.tasks.attempts import UNREADABLE, kind
 from manyseed.orchestrator.tasks.intent import stop_request
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.commands import compact_ids
+from manyseed.slurm.states import to_start
 
 Step = tuple[str, tuple[object, ...]]  # the purpose of a command, and its arguments
 
@@ -488,7 +489,12 @@ def _problems(
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
     for note, count in waiting.most_common(1):
         if note not in ("Priority", "Resources", "None"):
-            yield f"{count:,} {'task is' if count == 1 else 'tasks are'} waiting: {note}"
+            text = f"{count:,} {'task is' if count == 1 else 'tasks are'} waiting: {note}"
+            if change := to_start(note):
+                file = next((one.intent.profile for one in listed[::-1] if one.intent.profile), "")
+                steps = f"{command('cancel', paths.directory)}, then {resume}"
+                text += f", which does not pass: {change} in {file or 'the profile'}, {steps}"
+            yield text
     yield from _broken(current)
 
 

@@ -70,19 +70,22 @@ def check(
     `seconds`: longest time to wait for each job. `waiting`: called with a text that says what is
     being waited for.
     """
+    from manyseed.orchestrator.submissions.cluster import require_possible  # imports polars
+
     scheduler = scheduler_of(profile.reached)
     remedy = f"try it with: {command('submit', 'DIR', '--cluster', profile.path, '--limit', 10)}"
     scheduler.require_slurm("NAME", "a cluster is checked by its answers", remedy)
     with scheduler.active():
         cluster = discover.discover()
+        classes = [each for each in (profile.cpu, profile.gpu) if each is not None]
         findings = [
             CheckResult("cluster", f"{cluster.name}, SLURM {cluster.version}"),
             CheckResult("tasks in an array", f"at most {cluster.max_array_size:,}"),
             CheckResult("accounting", *_accounting(cluster.has_accounting)),
         ]
-        for resources in (profile.cpu, profile.gpu):
-            if resources is not None:
-                findings += _check_node(profile, resources, folder, seconds, waiting)
+        require_possible(profile, [each.name for each in classes], cluster)
+        for resources in classes:
+            findings += _check_node(profile, resources, folder, seconds, waiting)
     return findings
 
 
@@ -141,9 +144,10 @@ def _findings(
     if seen is None:
         seen_state = f"{state.state} {state.reason}".strip()
         if state.state == "pending":
-            yield CheckResult(
-                what, seen_state, "it did not start in time: increase --wait, or see squeue"
-            )
+            remedy = "increase --wait, or see squeue"
+            if change := states.to_start(state.reason):
+                remedy = f"{change} in [{resources.name}] of the profile"
+            yield CheckResult(what, seen_state, f"it did not start in time: {remedy}")
         else:
             remedy = "see modules, setup and python of the profile"
             problem = f"it never started Python: {remedy}; its log ends:\n{log}"

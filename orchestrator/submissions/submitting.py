@@ -285,6 +285,8 @@ def submit(
         if scheduler is not None:
             with scheduler.active():
                 discovered = scheduler.system.limits()
+            if request.profile is not None:
+                cluster.require_possible(request.profile, sorted(devices.unique()), discovered)
         # what is refused was refused by now, except for what only sbatch knows
         with _taken_back(paths, groups, lease.check):
             choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)

@@ -33,6 +33,7 @@ class Lab:
         self.is_silent = False
         self.forgotten = "RUNNING"  # the state of jobs that squeue does not list
         self.reason = "None"
+        self.nodes = "cpu*|up|infinite|infinite|1|1|4000|(null)\n"
 
     def run(self, words: list[str]) -> str:
         kind = "show job" if "job" in words else words[0]
@@ -60,7 +61,7 @@ class Lab:
         if words[:2] == ["scontrol", "update"]:
             self.updated.append(words[2:])
         if kind == "sinfo":
-            return "cpu*|up|infinite|infinite|1|1|4000|(null)\n"
+            return self.nodes
         return CONFIG if kind == "scontrol" else ""
 
     def _name(self, array: str) -> str:
@@ -89,6 +90,54 @@ def sweep(lab: Lab, tmp_path: Path) -> Sweep:
     sweep.submit(cluster=str(tmp_path / "lab.toml"))
     assert [n for _, n in lab.arrays] == [RUNS]
     return sweep
+
+
+@pytest.mark.parametrize(
+    ("table", "nodes", "said"),
+    [
+        (
+            'time = "3:00:00"',
+            "cpu*|up|2:00:00|infinite|1|4|4000|(null)\nlong|up|1-00:00:00|1:00|1|4|4000|(null)",
+            'cpu.time = "3:00:00": jobs would wait for ever: cpu gives 2:00:00 at most\n'
+            "  lower it; or another partition: long",
+        ),
+        (
+            "time = 10\ncpus-per-task = 6",
+            "cpu*|up|infinite|infinite|1|4|4000|(null)",
+            'cpu.cpus-per-task = "6": jobs would wait for ever: cpu gives 4 at most\n  lower it',
+        ),
+        (
+            'time = 10\nmem = "9G"',
+            "cpu*|up|infinite|infinite|1|4|4000|(null)\ncpu*|up|infinite|infinite|1|4|8000|(null)",
+            'cpu.mem = "9G": jobs would wait for ever: cpu gives 7.81G at most\n  lower it',
+        ),
+        ('time = "3:00:00"\nqos = "long"', "cpu*|up|2:00:00|infinite|1|4|4000|(null)", ""),
+        ('time = "3:00:00"', "cpu*|up|2:00:00|infinite|0|4|4000|(null)", ""),
+        ('time = "3:00:00"\npartition = "gone"', "cpu*|up|2:00:00|infinite|1|4|4000|(null)", ""),
+        (
+            'time = 10\nmem = "7G"',
+            "cpu*|up|1:0:0|1:0|1|4|4000|(null)\ncpu*|up|1:0:0|1:0|1|4|8000|",
+            "",
+        ),
+    ],
+)
+def test_what_would_wait_for_ever_is_refused(
+    lab: Lab, tmp_path: Path, table: str, nodes: str, said: str
+) -> None:
+    """SLURM takes jobs that no node of their partition can ever start."""
+    lab.nodes = nodes + "\n"
+    write(tmp_path / "lab.toml", table)
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    before = sorted(sweep.directory.rglob("*"))
+    done = command("submit", sweep.directory, "--cluster", tmp_path / "lab.toml")
+    assert (done.returncode == 2) == bool(said), done.output
+    assert said in done.stderr
+    assert bool(lab.arrays) != bool(said)
+    if said:
+        assert sorted(sweep.directory.rglob("*")) == before
+        checked = command("cluster", "check", tmp_path / "lab.toml")
+        assert checked.returncode == 2
+        assert said in checked.stderr
 
 
 def test_where_accounting_refuses_a_resume_goes_by_squeue(lab: Lab, sweep: Sweep) -> None:
@@ -150,6 +199,11 @@ def test_what_waits_to_be_released_is_named_with_the_way(lab: Lab, sweep: Sweep)
     lab.reason = "QOSMaxJobsPerUserLimit"
     told = " ".join(command("status", sweep.directory).stderr.split())
     assert f"{RUNS} tasks are waiting: {lab.reason}" in told
+    assert "does not pass" not in told
+    lab.reason = "PartitionTimeLimit"
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert f"{RUNS} tasks are waiting: {lab.reason}, which does not pass: lower time in" in told
+    assert f"lab.toml, manyseed cancel {sweep.directory}, then manyseed resume" in told
     lab.reason = "JobHeldUser"
     assert command("cancel", sweep.directory, "--pause").returncode == 0
     shown = command("status", sweep.directory)

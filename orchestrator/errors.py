@@ -112,12 +112,24 @@ class UserError(ManyseedError):
         return key_in_python(self.key) if self.key and self.from_python else self.key
 
 
+def _as_words(options: Mapping[str, Any]) -> str:
+    words = []
+    for name, value in options.items():
+        words.append(f"--{name}")
+        if isinstance(value, Mapping):
+            words.append(",".join(f"{k}={shell_word(v)}" for k, v in value.items()))
+        elif isinstance(value, str):
+            words.append(shell_word(value))
+    return " ".join(words)
+
+
 class Unread(UserError):
     """Files that are read with further options of an import, which seem to be meant.
 
     `options`: some of ``columns``, ``key``, ``probabilities`` and ``dataset``, as
     `import_predictions` takes them.
-    `before` and `after`: what the remedy says around them.
+    `before` and `after`: what the remedy says around them. `instead`: what it says before another
+    command, and columns that differ in this one, where only the user knows which is meant.
     """
 
     def __init__(
@@ -130,22 +142,19 @@ class Unread(UserError):
         before: str = "",
         after: str = "",
         command: str = "",
+        instead: tuple[str, Mapping[str, str]] = ("", {}),
     ) -> None:
-        self.options, self.before, self.after = options, before, after
+        self.options, self.before, self.after, self.instead = options, before, after, instead
         remedy = f"{before}{command}{self.given}{after}"
+        if instead[1]:
+            columns = {**options.get("columns", {}), **instead[1]}
+            remedy += f"{instead[0]}{command}{_as_words({**options, 'columns': columns})}"
         super().__init__(message, file=file, key=key, remedy=remedy)
 
     @property
     def given(self) -> str:
         """The options as a shell takes them."""
-        words = []
-        for name, value in self.options.items():
-            words.append(f"--{name}")
-            if isinstance(value, Mapping):
-                words.append(",".join(f"{k}={shell_word(v)}" for k, v in value.items()))
-            elif isinstance(value, str):
-                words.append(shell_word(value))
-        return " ".join(words)
+        return _as_words(self.options)
 
     def _worded(self, text: str | None) -> str | None:
         if text and self.from_python:
@@ -163,6 +172,7 @@ class Unread(UserError):
             before=self.before,
             after=self.after,
             command=command,
+            instead=self.instead,
         )
         again.from_python = self.from_python
         return again

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from manyseed.analysis.counts import some
+from manyseed.analysis.counts import counted, some
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.cli.output import briefly
 from manyseed.orchestrator.errors import ManyseedError, Unread, UserError, command
@@ -56,6 +56,24 @@ def test_sets_of(directory: Path) -> Iterator[str]:
         names = some(spec.class_names, _MOST_SHOWN)
         of = f"  {spec.dataset}: " if len(specs) > 1 else "  "
         yield f"{of}{spec.samples:,} test points, {len(spec.class_names):,} classes: {names}"
+
+
+def accuracies(right: Mapping[tuple[str, str], Sequence[float]]) -> Iterator[str]:
+    """Yield how many runs each classifier has, and the range of their accuracies.
+
+    `right`: accuracies by dataset and classifier.
+    """
+    datasets = {dataset for dataset, _ in right}
+    for (dataset, classifier), of in [*right.items()][:_MOST_LISTED]:
+        name = f"{dataset} × {classifier}" if len(datasets) > 1 else classifier
+        low, high = (f"{one:.3f}" for one in (min(of), max(of)))
+        span = low if low == high else f"{low} to {high}"
+        yield f"  {name}: {counted(len(of), 'run')}, accuracy {span}"
+    if (more := len(right) - _MOST_LISTED) > 0:
+        yield f"  and {more:,} more"
+
+
+_MOST_LISTED = 12
 
 
 def into_of(files: Sequence[Path], out: Path | None) -> Path | None:

@@ -359,6 +359,7 @@ def import_(
         manyseed import multirun --out imported --name '{classifier}/seed={run}/test.csv'
     """
     from manyseed.orchestrator.cli.importing import (
+        accuracies,
         directory_of,
         into_of,
         test_sets_of,
@@ -396,7 +397,7 @@ def import_(
     before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
     with options_of(map_, of_map):
         try:
-            floored = import_predictions(unnamed, directory, **options)
+            seen = import_predictions(unnamed, directory, **options)
         except Unread as error:
             if map_ is not None:
                 raise
@@ -413,7 +414,9 @@ def import_(
             say(line)
     else:
         say(f"Added {counted(now - held, 'run')} to {directory}, which holds {now:,} now.")
-    if floored:
+    for line in accuracies(seen.right):
+        say(line)
+    if floored := seen.floored:
         say(
             f"{floored:,} {'prediction' if floored == 1 else 'predictions'} of a test point "
             f"{'gives' if floored == 1 else 'give'} a class less than the probability "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -13,9 +12,8 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import some
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.calls import told_by, warn
+from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.errors import (
     ManyseedError,
     Unread,
@@ -36,15 +34,14 @@ from manyseed.orchestrator.importing.arrays import (
     in_memory,
     opened_as_held,
 )
-from manyseed.orchestrator.importing.classes import SCORES, by_numbers, require_named
-from manyseed.orchestrator.importing.directory import write_sweep
+from manyseed.orchestrator.importing.classes import SCORES, require_named
+from manyseed.orchestrator.importing.conversion import FORMATS, conversion, is_folder, spread
+from manyseed.orchestrator.importing.directory import ImportSeen, write_sweep
 from manyseed.orchestrator.importing.filenames import (
     common_name,
-    form_of_one,
-    form_of_tree,
     require_one_kind,
 )
-from manyseed.orchestrator.importing.mapping import NAMES, Columns, Values, is_named
+from manyseed.orchestrator.importing.mapping import NAMES, Columns, Values
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
     add_runs,
@@ -70,16 +67,13 @@ from manyseed.orchestrator.importing.truths import (
     blamed,
     further_entries,
     holds_runs,
-    is_truth,
     one_truth,
     require_lengths,
     truth_among,
     truth_beside,
-    truths_in,
 )
 from manyseed.orchestrator.importing.unlike import require_one_model, stacked
 
-FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
 
 _INSTEAD = {
@@ -106,7 +100,7 @@ def import_predictions(
     name: str | None = None,
     adding: bool = False,
     tried: bool = False,
-) -> int:
+) -> ImportSeen:
     """Make a sweep directory from files of predictions; ``docs/import.md`` describes them.
 
     Parameters
@@ -153,9 +147,8 @@ def import_predictions(
 
     Returns
     -------
-    int
-        Number of predictions of a test point with a probability below
-        `importing.scores.FLOOR`, which is raised to it.
+    ImportSeen
+        What was seen of the predictions while they were written; of an archive, nothing.
 
     Raises
     ------
@@ -182,7 +175,7 @@ def import_predictions(
         given = {option for option in ("dataset", "classifier") if options[option]}
         given |= {"classifier"} if classifiers else set()
         given |= Pattern(name).parts if name else set()
-        folders = [file for file in files if _is_folder(file)]
+        folders = [file for file in files if is_folder(file)]
         check = partial(_imported, files, directory, tried=True)
         if error.options.get("truth") not in (None, "FILE"):
             with suppress(Unread):
@@ -201,7 +194,7 @@ def _all_meant(
     error: Unread,
     given: Collection[str],
     options: Mapping[str, Any],
-    check: Callable[..., int],
+    check: Callable[..., ImportSeen],
     files: Sequence[Path],
 ) -> Mapping[str, Any]:
     """Return the options that read the files: those that an error proposes, and what follows.
@@ -239,7 +232,9 @@ def _all_meant(
     return meant
 
 
-def _with_truth(check: Callable[..., int], options: Mapping[str, Any], truth: Path) -> int:
+def _with_truth(
+    check: Callable[..., ImportSeen], options: Mapping[str, Any], truth: Path
+) -> ImportSeen:
     return check(**{**options, "truth": truth})
 
 
@@ -259,7 +254,7 @@ def _imported(
     name: str | None,
     adding: bool,
     tried: bool = False,
-) -> int:
+) -> ImportSeen:
     """Import the files, or only check that they can be read."""
     asked = cast(Probability, probability)
     is_dataset_given, is_named = dataset is not None, classifier is not None
@@ -281,13 +276,13 @@ def _imported(
     own = [runs, None if truth is None or holds_runs(Path(truth), key) else truth]
     files = left_out(files, own)
     pattern = None if name is None else Pattern(name)
-    folder = next((file for file in files if _is_folder(file)), None)
+    folder = next((file for file in files if is_folder(file)), None)
     if not dataset and folder and "dataset" not in (columns or {}):
         dataset = folder.resolve().name
     if pattern is not None:
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
-        folders = [file for file in files if _is_folder(file)]
+        folders = [file for file in files if is_folder(file)]
         beside = [one for folder in folders for one in sorted(folder.iterdir())]
         truths += [one for one in beside if one.stem in TRUTHS and one.suffix in FORMATS]
         files = [
@@ -295,7 +290,7 @@ def _imported(
             for one in pattern.files(files, FORMATS, [Path(one) for one in own if one])
             if one not in truths
         ]
-    files = left_out([one for file in files for one in _spread(file, truths)], own)
+    files = left_out([one for file in files for one in spread(file, truths)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -318,7 +313,7 @@ def _imported(
         paths = [
             one
             for file in listed
-            for one in _spread(Path(file) if isinstance(file, str) else file, truths)
+            for one in spread(Path(file) if isinstance(file, str) else file, truths)
         ]
         if not (paths := left_out(given_paths := paths, own)) and given_paths:
             problem = "has an option of its own, and holds no predictions"
@@ -362,7 +357,7 @@ def _imported(
     if kind == ".zip":
         if not tried:
             unpack(files[0], directory)
-        return 0
+        return ImportSeen()
     # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
         classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
@@ -427,7 +422,7 @@ def _imported(
         if tried:
             if adding:
                 require_addable(sources, directory)
-            return 0
+            return ImportSeen()
         return write(sources, directory)
 
 
@@ -460,7 +455,7 @@ def import_arrays(
     probability: str = "softmax",
     probabilities: bool = False,
     adding: bool = False,
-) -> int:
+) -> ImportSeen:
     """Make a sweep directory from arrays; the parameters are those of `Sweep.from_predictions`.
 
     Raises
@@ -523,64 +518,11 @@ def _is_table(file: Path | InMemory) -> bool:
     return isinstance(file, Path) and file.suffix in (".csv", ".parquet")
 
 
-def _is_folder(file: Path | InMemory) -> bool:
-    return isinstance(file, Path) and file.is_dir()
-
-
-def _spread(file: Any, truths: list[Path]) -> list[Any]:
-    """Return the files that are meant: those of a folder, seed-2 before seed-10.
-
-    A folder's file of true classes goes to `truths`.
-    """
-    if not _is_folder(file):
-        return [file]
-    every = [one for one in file.iterdir() if not one.name.startswith(".")]
-    held = [one for one in every if one.suffix in FORMATS]
-    if left := sorted(one.name for one in every if one not in held and _LEFT.fullmatch(one.name)):
-        warn(f"{some(left, _MOST_TRIED)} in {file} {'was' if len(left) == 1 else 'were'} not read.")
-    real = {one.resolve() for one in held if not one.is_symlink()}  # latest.npz → seed-4.npz
-    held = [one for one in held if not one.is_symlink() or one.resolve() not in real]
-    found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
-    truths += (own := truths_in(found))
-    others = [one for one in found if one not in own]
-    below = [one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS]
-    if not others or (below and len(others) == 1 and is_truth(others[0])):
-        remedy = f"their names end in {', '.join(FORMATS)}"
-        every = [one for one in below if not is_named(one.stem, "truth")] or below
-        if every:
-            example = every[0]
-            path = example.relative_to(file).as_posix()
-            same = [one for one in every if one.name == example.name]
-            form = next(filter(None, map(form_of_tree, (every, same))), "")
-            form = form or form_of_one(path)
-            raise Unread(
-                "this folder has no files of predictions",
-                file=file,
-                key=None,
-                options={"name": form},
-                before=f"its folders do; say what their paths, such as {path}, mean: ",
-            )
-        raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
-    return others
-
-
-_INSTEAD_OF = {
-    (".gz", ".bz2", ".xz", ".zst", ".7z", ".tar"): "unpack it",
-    (".pkl", ".pickle", ".joblib", ".dill"): "a pickle may run anything, and is not read: save "
-    "arrays with numpy.savez, tables with DataFrame.to_parquet",
-    (".tsv", ".txt", ".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".rds"): "save it as "
-    "CSV or Parquet",
-    (".h5", ".hdf5", ".mat", ".zarr"): "save it with numpy.savez",
-}
-_LEFT = re.compile(r".*[.](csv|tsv|np[yz]|parquet|xlsx?|feather)([.](gz|bz2|xz|zst))?", re.I)
-
-
 def _kind(file: Path) -> str:
     if not file.is_file():
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
-        known = (how for of, how in _INSTEAD_OF.items() if file.suffix.lower() in of)
-        remedy = next(known, nearest(file.suffix, FORMATS))
+        remedy = conversion(file) or nearest(file.suffix, FORMATS)
         raise UserError("unknown format", file=file, remedy=remedy)
     if not file.stat().st_size:
         raise UserError("is empty", file=file)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import shutil
 import tempfile
 import zipfile
@@ -234,12 +235,14 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     ) as error:
         raise unreadable(path, "a NumPy array", error, key) from error
     if dtype.hasobject:
-        raise UserError(
-            "holds Python objects, which are not read",
-            file=path,
-            key=key,
-            remedy=f"save numbers or text, such as {key}.astype(float) or {key}.astype(str)",
-        )
+        remedy = f"save numbers or text, such as {key}.astype(float) or {key}.astype(str)"
+        if not shape and path.suffix == ".npy":
+            line = f"np.savez({str(path.with_suffix('.npz'))!r}, "
+            line += f"**np.load({str(path)!r}, allow_pickle=True).item())"
+            remedy = "if it is a dict of arrays that you trust: python -c "
+            remedy += shlex.quote(f"import numpy as np; {line}")
+        what = "holds Python objects, which are not read"
+        raise UserError(what, file=path, key=key, remedy=remedy)
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
         raise UserError(f"has the invalid shape {shape} or dtype {dtype}", file=path, key=key)
     return shape, fortran, dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -62,34 +62,38 @@ _MOST_PAIRED = 40  # runs
 _SHOWN = 10  # classes in a message
 
 
-Elsewhere = dict[bytes, tuple[tuple[str, str, int], str]]
-"""By a digest of predictions: dataset, classifier and cell of the first run with them; its place.
+@dataclass(slots=True)
+class ImportSeen:
+    """What is seen of all sources while they are written.
 
-None by which so few points are wrong that different runs may agree.
-"""
+    `floored`: how many predictions of a test point have a probability below `scores.FLOOR`, which
+    is raised to it. `told`: what users are warned of. `right`: the accuracies of all runs, by
+    dataset and classifier. `elsewhere`: by a digest of predictions, dataset, classifier and cell of
+    the first run with them, and its place; none by which so few points are wrong that different
+    runs may agree.
+    """
+
+    floored: int = 0
+    told: list[str] = field(default_factory=list)
+    right: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    elsewhere: dict[bytes, tuple[tuple[str, str, int], str]] = field(default_factory=dict)
 
 
 def write_rows(
-    group: Group,
-    source: PredictionFile,
-    order: Positions,
-    recipe: int,
-    told: list[str],
-    elsewhere: Elsewhere,
-) -> int:
-    """Publish all runs, a shard at a time; return the number of raised probabilities.
+    group: Group, source: PredictionFile, order: Positions, recipe: int, seen: ImportSeen
+) -> None:
+    """Publish all runs, a shard at a time.
 
     `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
     (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
-    `told`: receives what users are warned of. `elsewhere`: of sources that were written before.
+    `seen`: of sources that were written before; receives what is seen of this one.
     """
-    floored, length, seen = 0, group.spec.shard_length, Doubts(source, elsewhere)
+    length, doubts = group.spec.shard_length, Doubts(source, seen)
     for number in range(group.shards):
-        shard = _ImportedShard(group, source, recipe, seen)
+        shard = _ImportedShard(group, source, recipe, doubts)
         shard.write(number, order[number * length : (number + 1) * length])
-        floored += shard.predictions.floored
-    told += seen.tell()
-    return floored
+        seen.floored += shard.predictions.floored
+    doubts.tell()
 
 
 class Doubts:
@@ -102,10 +106,10 @@ class Doubts:
     def __init__(
         self,
         source: PredictionFile,
-        elsewhere: Elsewhere,
+        seen: ImportSeen,
         kept: Callable[[int], NDArray[np.uint16] | None] | None = None,
     ) -> None:
-        self._kept, self._elsewhere = kept, elsewhere
+        self._kept, self._seen = kept, seen
         self._again: list[tuple[int, str, str]] = []
         self._source, self._repeats = source, source.runs["repeat"].to_numpy()
         self._is_copy = source.runs["copy"].to_numpy()
@@ -120,12 +124,13 @@ class Doubts:
         self._digests: dict[tuple[int, bytes], list[int]] = {}
         self._labels: dict[int, dict[int, NDArray[np.uint16]]] = {}
         self._room, self.off = _MOST_LABELS, 0.0
-        self._told: list[str] = []
 
     def add(self, position: int, prediction: Prediction) -> None:
         """Look at a run."""
         label, n_classes = prediction.label[-1], len(self._source.class_names)
         truth = self._source.y_true[self._repeats[position]]
+        of = self._source.dataset, self._source.classifier
+        self._seen.right.setdefault(of, []).append(float(np.mean(label == truth)))
         recall, order = other_order(truth, label.astype(np.intp), n_classes)
         if order is not None:  # many runs have few orders
             order = replace(order, classes=self._of_order.setdefault(order.classes, order.classes))
@@ -149,15 +154,15 @@ class Doubts:
         if self._source.keep != "none" or np.count_nonzero(label != truth) >= _UNLIKELY:
             mine = self._source.dataset, self._source.classifier, group
             first = mine, self._source.places[position]
-            whose, place = self._elsewhere.setdefault(digest.digest(), first)
+            whose, place = self._seen.elsewhere.setdefault(digest.digest(), first)
             if whose != mine:
                 self._again.append((position, place, whose[1]))
         if self._room >= (work := label.size * n_classes):
             self._room -= work
             self._labels.setdefault(group, {})[position] = label.astype(np.uint16)
 
-    def tell(self) -> list[str]:
-        """Refuse what cannot be meant, and warn of what is hardly meant; return that."""
+    def tell(self) -> None:
+        """Refuse what cannot be meant, and warn of what is hardly meant."""
         names, file = self._source.class_names, self._source.file
         require_shared(np.flatnonzero(self._predicted), self._true, names, file)
         self._tell_same()
@@ -169,11 +174,10 @@ class Doubts:
             )
         self._tell_odd()
         self._tell_apart(self._tell_order_or_sign())
-        return self._told
 
     def _warn(self, what: str) -> None:
-        self._told.append(f"{self._source.file.name}: {what}")
-        warn(self._told[-1])
+        self._seen.told.append(f"{self._source.file.name}: {what}")
+        warn(self._seen.told[-1])
 
     def _tell_same(self) -> None:
         """Refuse a run that is given twice, unless runs are numbered or it may be by chance."""
@@ -404,11 +408,8 @@ class _ImportedShard:
         self.numbers["status"][row] = COPY if is_copy else DONE
 
 
-def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
-    """Write a sweep directory; it appears whole or not at all.
-
-    Returns the number of predictions of a test point with a probability that was raised.
-    """
+def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> ImportSeen:
+    """Write a sweep directory; it appears whole or not at all."""
     names = [(source.dataset, source.classifier) for source in sources]
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -418,7 +419,7 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
                 remedy="import them separately, or rename one: a file's name is its dataset's",
             )
     require_apart(sources, {})
-    floored, told, elsewhere = 0, list[str](), Elsewhere()
+    seen = ImportSeen()
     with appearing(directory) as paths:
         groups, plan = _planned(sources)
         groups.write(paths)
@@ -433,11 +434,12 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
             recipe = register(paths.recipes, made_from(source))
             order = placed(source)["position"].to_numpy().astype(np.int64)
-            floored += write_rows(group, source, order, recipe, told, elsewhere)
-        if told:
-            place(paths.sweep_file, with_told(paths.sweep_file.read_text("utf-8"), told).encode())
+            write_rows(group, source, order, recipe, seen)
+        if seen.told:
+            text = with_told(paths.sweep_file.read_text("utf-8"), seen.told)
+            place(paths.sweep_file, text.encode())
         consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
-    return floored
+    return seen
 
 
 def made_from(source: PredictionFile) -> Recipe:

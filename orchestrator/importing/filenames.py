@@ -14,7 +14,7 @@ from manyseed.orchestrator.errors import Unread, UserError
 
 RUNS = (
     r"(?:(?:(?:random|model|init|torch|np|numpy)[\W_]*)?(?:seeds?|inits?|rngs?|rs|s|r"
-    r"|runs?|reps?|repeats?|replica(?:te)?s?|repetitions?|trials?|tries|try|attempts?)"
+    r"|versions?|runs?|reps?|repeats?|replica(?:te)?s?|repetitions?|trials?|tries|try|attempts?)"
     r"|random[\W_]*states?)"
 )
 """What others call runs."""
@@ -51,9 +51,9 @@ def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
     """
     top = os.path.commonpath([file.absolute().parent for file in files])
     paths = [file.absolute().relative_to(top).as_posix() for file in files]
-    found = [each for path in paths if (each := _NUMBERED.fullmatch(_hidden(path)))]
+    found = [each for path in paths if (each := _NUMBERED.fullmatch(hidden(path)))]
     forms = {f"{each['form']}{{run}}{each['rest']}" for each in found}
-    counts = Counter(_shown(each["kind"] or "") for each in found)
+    counts = Counter(shown_again(each["kind"] or "") for each in found)
     is_unlike = len(counts) > 1 and "" in counts
     if (
         len(found) < len(paths)
@@ -81,7 +81,7 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
         paths = [f"{path.removesuffix(Path(path).suffix)}.*" for path in paths]
     start, end = word_ends(paths)
     words = [path[len(start) : len(path) - len(end)] for path in paths]
-    plain = {re.sub("[0-9]+", "", _hidden(word)) for word in words}
+    plain = {re.sub("[0-9]+", "", hidden(word)) for word in words}
     of_runs = re.compile(rf"(?:.*[\W_])?{OF_RUNS}[\W_]*", re.IGNORECASE)
     if (
         len(plain) < len(words)
@@ -95,18 +95,33 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
 
 def form_of_models(names: Sequence[str]) -> str:
     """Return the form of columns or entries that differ in a word, and maybe in a number."""
-    files = [Path(name.replace(".", _DOT)) for name in names if "/" not in name]
-    if len({*names}) < 2 or len(files) < len(names):
+    if len({*names}) < 2:
         return ""
+    files = [Path(name.translate(_APART)) for name in names]  # which have suffixes and folders
     form, counts = models_of(files)
+    if len(counts) < 2:
+        form, counts = _after_runs([file.name for file in files])
     if len(counts) < 2:
         form, words = models_apart(files)
         counts = dict.fromkeys(words, 1)
     is_of_one = len(counts) < 2 or any(_OF_ONE.fullmatch(word) for word in counts)
-    return "" if is_of_one else form.replace(_DOT, ".")
+    return "" if is_of_one else form.translate({to: chr(of) for of, to in _APART.items()})
 
 
-_DOT = "\x1f"  # for a dot, as the name of a column has no suffix
+_APART = {ord("."): 0x1F, ord("/"): 0x1E}
+_RUN_FIRST = re.compile(rf"({OF_RUNS}[\W_]*)[0-9]+([\W_]+)(.*[^\W_].*)", re.IGNORECASE | re.DOTALL)
+
+
+def _after_runs(names: Sequence[str]) -> tuple[str, dict[str, int]]:
+    """Return the form of names that begin with the run (``seed0_cnn``), and each model's count."""
+    found = [each.groups() for name in names if (each := _RUN_FIRST.fullmatch(name))]
+    forms = {(before, between) for before, between, _ in found}
+    if len(found) < len(names) or len(forms) != 1:
+        return "", {}
+    ((before, between),) = forms
+    return f"{before}{{run}}{between}{MODEL}", dict(Counter(model for *_, model in found))
+
+
 _OF_ONE = re.compile(
     r"(y|train|test|val|dev|eval)(ing)?|(y_?)?(pred.*|proba?s?|probabilit(y|ies)|scores?|logits?"
     r"|labels?|true|truth|targets?|softmax|class(es)?|conf(idence)?s?)",
@@ -132,7 +147,9 @@ def form_of_tree(files: Sequence[Path]) -> str:
     for each in zip(*(path.parts for path in paths), strict=True):
         names = [*dict.fromkeys(each)]
         of = [Path(name) for name in names]
-        form = _form_of_numbers(of) or models_of(of)[0] or models_apart(of)[0]
+        form = (
+            _form_of_numbers(of) or _form_of_times(names) or models_of(of)[0] or models_apart(of)[0]
+        )
         forms.append(names[0] if len(names) == 1 else form)
     form = "/".join(forms)
     if form.count("{run}") > 1:  # fold0/seed1.csv
@@ -156,6 +173,16 @@ def form_of_one(path: str) -> str:
     of_run = next((at for at, name in enumerate(names) if is_of_runs(Path(name).stem)), 0)
     names[of_run] = re.sub("[0-9]+", "{run}", names[of_run], count=1)
     return "/".join(["{classifier}", *names])
+
+
+_TIMED = re.compile(r"(.*?)[0-9]{8}[_-]?[0-9]{6}.*")
+
+
+def _form_of_times(names: Sequence[str]) -> str:
+    """Return the form of names with the second of their start: ``run-20240131_120501-x8k2``."""
+    found = [_TIMED.fullmatch(name) for name in names]
+    starts = {each[1] for each in found if each}
+    return f"{starts.pop()}*" if all(found) and len(starts) == 1 and len(names) > 1 else ""
 
 
 _BEFORE = re.compile(
@@ -213,7 +240,7 @@ def require_one_kind(files: Sequence[Path]) -> None:
     best = max(kinds, key=lambda kind: (_rank(kind), kind)) if several else ""
     if best not in kinds:
         best = max(kinds, key=lambda kind: len(kinds[kind]))
-    named = _shown(models_of([Path(_hidden(str(one), _VARIANT)) for one in kinds[best]])[0])
+    named = shown_again(models_of([Path(hidden(str(one), _VARIANT)) for one in kinds[best]])[0])
     shown = some(sorted(f"{kind or 'others'} ({len(of):,})" for kind, of in kinds.items()), 5)
     what = f"the names of files are of {len(kinds)} kinds, {shown}, which are not runs of one kind"
     if not named:
@@ -245,12 +272,13 @@ _DEPTH = re.compile(
 """Names of networks with a number of their own: ``resnet18``, ``wrn-28x10``."""
 
 
-def _hidden(text: str, what: re.Pattern[str] | None = None) -> str:
+def hidden(text: str, what: re.Pattern[str] | None = None) -> str:
     """Return a text with digits hidden that number no runs: of networks, or of `what`."""
     return (what or _DEPTH).sub(lambda it: it[0].translate(_HIDE), text)
 
 
-def _shown(text: str) -> str:
+def shown_again(text: str) -> str:
+    """Return a text with its hidden digits as they were."""
     return text.translate({to: chr(of) for of, to in _HIDE.items()})
 
 

@@ -27,6 +27,8 @@ from manyseed.orchestrator.importing.filenames import (
     MODEL,
     RUNS,
     form_of_models,
+    hidden,
+    shown_again,
     word_ends,
 )
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
@@ -116,8 +118,10 @@ _MEANT = {
 """How others name columns."""
 
 
-def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path) -> None:
+def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path, meant: Mapping[str, str]) -> None:
     """Refuse a column `correct` that may say whether predictions are right, not the true class.
+
+    `meant`: the columns that seem to be meant.
 
     It is the true class in OpenML's own files, which number repeats and folds, if these share
     classes with it.
@@ -132,13 +136,14 @@ def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path) -> None:
     if shared and {"repeat", "fold", "row_id"} <= {*frame.columns}:
         return
     also = f"; if it is the true class: --columns truth={shlex.quote(theirs)}" if shared else ""
-    raise UserError(
-        f"{'may say' if shared else 'says'} whether each prediction is right, but the true class "
-        "is needed",
-        file=file,
-        key=theirs,
-        remedy=f"give a column truth, or name it: --columns truth=NAME{also}",
-    )
+    says = "may say" if shared else "says"
+    what = f"{says} whether each prediction is right, but the true class is needed"
+    if meant.get("truth", "NAME") != "NAME":
+        before = "another column seems to be that: "
+        options, after = {"columns": meant}, also.replace("; if it", "\n  if this one")
+        raise Unread(what, file=file, key=theirs, options=options, before=before, after=after)
+    remedy = f"give a column truth, or name it: --columns truth=NAME{also}"
+    raise UserError(what, file=file, key=theirs, remedy=remedy)
 
 
 _PREDICTED = re.compile(
@@ -174,7 +179,7 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
         of_numbers = [
             name for name in left if kinds[name] in [*"fiu"] and not RIGHT.fullmatch(name)
         ]
-        named = named or [name for name in of_numbers if len(left) == 1]
+        named = named or [name for name in left if len(left) == 1 and kinds[name] in [*"fiuUS"]]
         named.sort(key=lambda name: kinds[name] != "f")
         form = "" if named else _form_of_runs(of_numbers) or form_of_models(of_numbers)
         if len(kinds_of := {kinds[name] for name in named or of_numbers}) == 1 and not form:
@@ -229,6 +234,12 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
             given[own] = found[own] = form or (names[0] if names else "NAME")
     if found.get("truth") == "NAME" and (of_one := _named_by_columns(frame)):
         given["truth"] = found["truth"] = of_one
+    predicted = given.get("prediction", "prediction")
+    if found.get("truth") == "NAME" and predicted in frame.columns:
+        same = [name for name in _labels(frame) if name != predicted]
+        same = [name for name in same if _share(frame, name, predicted)]
+        if len(same) == 1:
+            given["truth"] = found["truth"] = same[0]
     if given["truth"] in frame.columns:
         classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
         forms = dict.fromkeys(
@@ -288,12 +299,12 @@ def numbered_by(form: str, names: Iterable[str]) -> list[tuple[str, int]]:
 
 def _form_of_runs(names: Sequence[str]) -> str:
     """Return the form of columns that differ in one number alone, if these are several."""
-    parts = [re.split(r"([0-9]+)", name) for name in names]
+    parts = [re.split(r"([0-9]+)", hidden(name)) for name in names]
     differ = [place for place, each in enumerate(zip(*parts, strict=False)) if len({*each}) > 1]
     if len({len(each) for each in parts}) != 1 or len(differ) != 1 or differ[0] % 2 == 0:
         return ""
     (place,) = differ
-    return "".join([*parts[0][:place], RUN, *parts[0][place + 1 :]])
+    return shown_again("".join([*parts[0][:place], RUN, *parts[0][place + 1 :]]))
 
 
 def _form_of_classes(frame: pl.DataFrame) -> str:
@@ -351,6 +362,42 @@ def _of_classes(frame: pl.DataFrame, truth: str, names: Sequence[str]) -> str:
         return form
     right = [(frame[name].cast(pl.String) == frame[truth].cast(pl.String)).sum() for name in held]
     return form if min(right) > int(frame[truth].value_counts()["count"].to_numpy().max()) else ""
+
+
+def _labels(frame: pl.DataFrame) -> list[str]:
+    """Return the columns that may hold classes, by what is in them."""
+    others = ("row_id", "run", *NAMES)
+    return [
+        name
+        for name in frame.columns
+        if is_id(frame[name])
+        and 1 < frame[name].n_unique() <= len(frame) / 2
+        and name not in ATTRIBUTES
+        and not RIGHT.fullmatch(name)
+        and not any(is_named(name, own) for own in others)
+    ]
+
+
+def _share(frame: pl.DataFrame, one: str, other: str) -> bool:
+    """Return whether two columns have more than half of their values in common."""
+    a, b = ({*frame[name].cast(pl.String).drop_nulls()} for name in (one, other))
+    return 2 * len(a & b) > len(a | b)
+
+
+def require_one_truth(frame: pl.DataFrame, meant: Mapping[str, str], file: Path) -> None:
+    """Refuse two columns of the same classes of which no name says which the true ones are."""
+    held = _labels(frame) if {meant.get("truth"), meant.get("prediction")} == {"NAME"} else []
+    if len(held) != 2 or not _share(frame, *held):
+        return
+    one, other = held
+    raise Unread(
+        f"{one} and {other} hold the same classes, and neither name says which are the true ones",
+        file=file,
+        key=None,
+        options={"columns": {**meant, "truth": one, "prediction": other}},
+        before=f"if {one} does: ",
+        instead=(f"\n  if {other} does: ", {"truth": other, "prediction": one}),
+    )
 
 
 def _named_by_columns(frame: pl.DataFrame) -> str:

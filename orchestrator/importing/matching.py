@@ -26,8 +26,8 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.directory import (
     Doubts,
-    Elsewhere,
     ImportedRuns,
+    ImportSeen,
     cells_of,
     group_of,
     made_from,
@@ -285,11 +285,10 @@ _LAST_RUN = 2**16 - 1
 _MOST_KEPT = 100  # runs that new ones are compared with
 
 
-def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
+def add_runs(sources: Sequence[PredictionFile], directory: Path) -> ImportSeen:
     """Add runs to a sweep of imported predictions: all of them, or none if interrupted.
 
-    `sources`: one for each dataset and classifier, checked. Returns the number of predictions of a
-    test point with a probability that was raised.
+    `sources`: one for each dataset and classifier, checked.
     """
     paths = SweepPaths(directory)
     with locked(paths.lock, "importing") as lease:
@@ -299,14 +298,14 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
         name = f"{IMPORTED}{len(plan.parts) + 1:04d}-{uuid.uuid4().hex[:8]}{JOURNAL}"
         file = paths.journals / name
         try:
-            floored, told = extension.journal(file)
+            seen = extension.journal(file)
             extension.commit(lease)
         except BaseException:
             if len(paths.parts()) == len(plan.parts):
                 file.unlink(missing_ok=True)
             raise
-        _settle(paths, told)
-    return floored
+        _settle(paths, seen.told)
+    return seen
 
 
 def require_addable(sources: Sequence[PredictionFile], directory: Path) -> None:
@@ -445,13 +444,13 @@ class _Extension:
         dataset = json.loads(held[0])["dataset"] if len(held) else source.canonical
         return cells_of(source, spec, 0, dataset)
 
-    def journal(self, file: Path) -> tuple[int, list[str]]:
-        """Write all runs to a journal; return the number of raised probabilities, and warnings."""
-        floored, told, elsewhere = 0, list[str](), Elsewhere()
+    def journal(self, file: Path) -> ImportSeen:
+        """Write all runs to a journal; return what is seen of them."""
+        seen = ImportSeen()
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:
-                seen = Doubts(source, elsewhere, partial(self._kept, spec, rows))
-                predictions = ImportedRuns(spec, source, seen)
+                doubts = Doubts(source, seen, partial(self._kept, spec, rows))
+                predictions = ImportedRuns(spec, source, doubts)
                 recipe = self._recipe(source, spec)
                 seconds = source.runs["fit_seconds"].fill_null(0).to_list()
                 repeats, numbers = rows["repeat"].to_list(), rows["row"].to_list()
@@ -468,9 +467,9 @@ class _Extension:
                         fit_seconds=seconds[position],
                     )
                 self._require_new(source, spec, rows, crcs)
-                floored += predictions.floored
-                told += seen.tell()
-        return floored, told
+                seen.floored += predictions.floored
+                doubts.tell()
+        return seen
 
     def _kept(
         self, spec: GroupSpec, rows: pl.DataFrame, position: int

@@ -41,10 +41,10 @@ from manyseed.orchestrator.importing.mapping import (
     numbers_in,
     require_no_flag,
     require_one_thing,
+    require_one_truth,
     two_in_one,
 )
 from manyseed.orchestrator.importing.models import by_model, names_models, with_runs
-from manyseed.orchestrator.importing.orders import require_same_order, require_told_apart
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -60,6 +60,7 @@ from manyseed.orchestrator.importing.scores import (
     remedy_of_shares,
     scores_of,
 )
+from manyseed.orchestrator.importing.telling import require_same_order, require_told_apart
 from manyseed.orchestrator.importing.truths import with_truth
 from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, rows_told
 from manyseed.orchestrator.plans.ids import positions_of
@@ -357,7 +358,8 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         frame = of_two(frame, path) if any(own.startswith(CONFIDENCE) for own in given) else frame
     frame = _with_values(frame, values, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
-        require_no_flag(frame, given.get("correct", "correct"), path)
+        theirs = given.get("correct", "correct")
+        require_no_flag(frame, theirs, path, _meant(found, given))
         frame = frame.rename({"correct": "truth"})
     if named and "prediction" not in frame.columns:
         frame = most_probable(frame)
@@ -374,6 +376,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             if name == "truth" and flags:
                 remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
             meant = _meant(found, given, name if name == "row_id" else "")
+            require_one_truth(found, meant, path)
             if meant.get("truth") == "NAME":
                 remedy += "; no column seems to be the true class: name it, or a file of it with "
                 remedy += "--truth FILE"

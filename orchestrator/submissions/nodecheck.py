@@ -14,6 +14,7 @@ from pathlib import Path
 from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import command
+from manyseed.orchestrator.submissions.possible import require_possible
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
@@ -70,8 +71,6 @@ def check(
     `seconds`: longest time to wait for each job. `waiting`: called with a text that says what is
     being waited for.
     """
-    from manyseed.orchestrator.submissions.cluster import require_possible  # imports polars
-
     scheduler = scheduler_of(profile.reached)
     remedy = f"try it with: {command('submit', 'DIR', '--cluster', profile.path, '--limit', 10)}"
     scheduler.require_slurm("NAME", "a cluster is checked by its answers", remedy)

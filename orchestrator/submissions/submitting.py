@@ -47,6 +47,7 @@ from manyseed.orchestrator.provenance import cpu_class, keep_numbers
 from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster, memory
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
+from manyseed.orchestrator.submissions.possible import require_possible
 from manyseed.orchestrator.submissions.requirements import (
     continuing,
     gpu_here,
@@ -286,7 +287,7 @@ def submit(
             with scheduler.active():
                 discovered = scheduler.system.limits()
             if request.profile is not None:
-                cluster.require_possible(request.profile, sorted(devices.unique()), discovered)
+                require_possible(request.profile, sorted(devices.unique()), discovered)
         # what is refused was refused by now, except for what only sbatch knows
         with _taken_back(paths, groups, lease.check):
             choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)

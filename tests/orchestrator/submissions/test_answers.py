@@ -111,6 +111,7 @@ def sweep(lab: Lab, tmp_path: Path) -> Sweep:
             "cpu*|up|infinite|infinite|1|4|4000|(null)\ncpu*|up|infinite|infinite|1|4|8000|(null)",
             'cpu.mem = "9G": jobs would wait for ever: cpu gives 7.81G at most\n  lower it',
         ),
+        ('time = 10\nmem = "9G"', "cpu*|up|infinite|infinite|1|4|1|(null)", ""),
         ('time = "3:00:00"\nqos = "long"', "cpu*|up|2:00:00|infinite|1|4|4000|(null)", ""),
         ('time = "3:00:00"', "cpu*|up|2:00:00|infinite|0|4|4000|(null)", ""),
         ('time = "3:00:00"\npartition = "gone"', "cpu*|up|2:00:00|infinite|1|4|4000|(null)", ""),

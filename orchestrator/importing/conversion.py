@@ -1,0 +1,111 @@
+"""Which files of a folder are meant, and how to make of other formats what is read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from manyseed.analysis.counts import some
+from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.importing.arrays import READERS
+from manyseed.orchestrator.importing.classes import by_numbers
+from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree
+from manyseed.orchestrator.importing.mapping import is_named
+from manyseed.orchestrator.importing.truths import is_truth, truths_in
+
+FORMATS = (*READERS, ".csv", ".parquet", ".zip")
+_LINES = {
+    ".json": "import json, polars as pl; "
+    "[pl.DataFrame(json.load(open(f))).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
+    ".jsonl": "import polars as pl; "
+    "[pl.read_ndjson(f).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
+    ".tsv": "import polars as pl; "
+    "[pl.read_csv(f, separator='\\t').write_parquet(f.with_suffix('.parquet')) for f in {files}]",
+    ".pkl": "import pickle, numpy as np; "
+    "[np.savez(f.with_suffix('.npz'), **pickle.load(open(f, 'rb'))) for f in {files}]",
+}
+_LINES[".ndjson"], _LINES[".pickle"] = _LINES[".jsonl"], _LINES[".pkl"]
+_PICKLES = (".pkl", ".pickle")
+_WORDS = {
+    (".gz", ".bz2", ".xz", ".zst", ".7z", ".tar"): "unpack it",
+    (".joblib", ".dill"): "a pickle may run anything, and is not read: save arrays with "
+    "numpy.savez, tables with DataFrame.to_parquet",
+    (".txt", ".xlsx", ".xls", ".ods", ".feather", ".rds"): "save it as CSV or Parquet",
+    (".h5", ".hdf5", ".mat", ".zarr"): "save it with numpy.savez",
+}
+
+
+def conversion(file: Path, folder: Path | None = None) -> str:
+    """Return how to make a file, or all of its kind in a folder, readable; "" if unknown."""
+    suffix = file.suffix.lower()
+    if suffix not in _LINES:
+        return next((how for of, how in _WORDS.items() if suffix in of), "")
+    path = f"Path({str(folder or file)!r})"
+    files = f"[{path}]" if folder is None else f"{path}.rglob({f'*{file.suffix}'!r})"
+    line = f"from pathlib import Path; {_LINES[suffix].format(files=files)}"
+    why, what = f"{suffix} is not read", "tables"
+    if suffix in _PICKLES:
+        why, what = "a pickle may run anything, and is not read", "dicts of arrays that you trust"
+    return f"{why}; make files of {what} readable:\n  python -c {shlex.quote(line)}"
+
+
+def is_folder(file: Any) -> bool:
+    """Return whether this is the path of a folder, not a file or what is in memory."""
+    return isinstance(file, Path) and file.is_dir()
+
+
+def spread(file: Any, truths: list[Path]) -> list[Any]:
+    """Return the files that are meant: those of a folder, seed-2 before seed-10.
+
+    A folder's file of true classes goes to `truths`.
+    """
+    if not is_folder(file):
+        return [file]
+    every = [one for one in file.iterdir() if not one.name.startswith(".")]
+    held = [one for one in every if one.suffix in FORMATS]
+    if left := sorted(one.name for one in every if one not in held and _LEFT.fullmatch(one.name)):
+        warn(f"{some(left, _MOST_NAMED)} in {file} {'was' if len(left) == 1 else 'were'} not read.")
+    real = {one.resolve() for one in held if not one.is_symlink()}  # latest.npz → seed-4.npz
+    held = [one for one in held if not one.is_symlink() or one.resolve() not in real]
+    found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
+    truths += (own := truths_in(found))
+    others = [one for one in found if one not in own]
+    below = [one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS]
+    if not others or (below and len(others) == 1 and is_truth(others[0])):
+        remedy = f"their names end in {', '.join(FORMATS)}"
+        below = [one for one in below if not _OF_TRAINING.fullmatch(one.stem)] or below
+        every = [one for one in below if not is_named(one.stem, "truth")] or below
+        if every:
+            example = every[0]
+            path = example.relative_to(file).as_posix()
+            same = [one for one in every if one.name == example.name]
+            form = next(filter(None, map(form_of_tree, (every, same))), "")
+            form = form or form_of_one(path)
+            raise Unread(
+                "this folder has no files of predictions",
+                file=file,
+                key=None,
+                options={"name": form},
+                before=f"its folders do; say what their paths, such as {path}, mean: ",
+            )
+        for one in sorted(file.rglob("*")):
+            if one.is_file() and (how := conversion(one, file)):
+                remedy = f"{remedy}; {how}"
+                break
+        raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
+    return others
+
+
+_OF_TRAINING = re.compile(
+    r"(train(ing)?_?)?(metrics|log(s|_?history)?|history|progress|loss(es)?)|hparams|params|config"
+    r"|trainer_state|all_results",
+    re.IGNORECASE,
+)
+"""What libraries write beside predictions, in formats of predictions."""
+
+_LEFT = re.compile(r".*[.](csv|tsv|np[yz]|parquet|xlsx?|feather)([.](gz|bz2|xz|zst))?", re.I)
+
+_MOST_NAMED = 5

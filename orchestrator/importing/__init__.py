@@ -62,6 +62,7 @@ from manyseed.orchestrator.importing.predictions import (
     require_once,
     unreadable,
 )
+from manyseed.orchestrator.importing.settings import require_like_settings
 from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
 from manyseed.orchestrator.importing.truths import (
     blamed,
@@ -321,6 +322,9 @@ def _imported(
         named += [(file, Names(dataset, of_name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
+    for names in dict.fromkeys(of for _, of in named):
+        of_names = [one for one, of in named if of == names and isinstance(one, Path)]
+        require_like_settings(of_names, directory)
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
     if beside and not holds_runs(beside[0], key):

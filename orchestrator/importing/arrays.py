@@ -137,7 +137,8 @@ class OnDisk:
 class InMemory:
     """Arrays by the name of their entry: those that are read in parts, and those in memory.
 
-    `theirs`: what a file itself calls the entries, by the same names, unless the user says so.
+    `theirs`: what a file itself calls the entries, by the same names, unless the user says so;
+    `called`: also if the user does.
     `unread`: entries that are none of those that a user names.
     """
 
@@ -146,6 +147,7 @@ class InMemory:
     small: dict[str, Any] = field(default_factory=dict)
     origin: str | None = None
     theirs: dict[str, str] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
 
     def entries(
@@ -187,6 +189,7 @@ class InMemory:
                 twice = "holds both scores and logits; give only one of them"
                 raise UserError(twice, file=self.file)
             entries[name] = own
+            self.called[own] = name
             if own not in keys and self.origin is None:
                 self.theirs[own] = name
         return entries
@@ -222,6 +225,18 @@ def _stacked(
 
 def _has(names: Iterable[str]) -> str:
     return f"it holds {', '.join(names)}"
+
+
+def _a_file_each(theirs: Mapping[str, str], key: str, path: Path) -> str:
+    """Return how to save the models of an array's first axis in a file each."""
+    line = f"[np.save(f'model-{{i}}.npy', one) for i, one in enumerate(np.load({str(path)!r}))]"
+    if path.suffix == ".npz":
+        entries = f"{key}=one"
+        entries += f", y_true=f[{theirs['y_true']!r}]" if "y_true" in theirs else ""
+        each = f"for i, one in enumerate(f[{theirs.get(key, key)!r}])"
+        line = f"f = np.load({str(path)!r}); [np.savez(f'model-{{i}}.npz', {entries}) {each}]"
+    code = shlex.quote(f"import numpy as np; {line}")
+    return f"if its first axis is of models, save a file of each: python -c {code}"
 
 
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -399,7 +414,13 @@ def entries_of(
             if key == "scores"
             else ("(run, sample)")
         )
-        raise UserError(f"has shape {array.shape}; {wanted} is needed", file=path, key=key)
+        of_models = len(array.shape) == (4 if key == "scores" else 3)
+        raise UserError(
+            f"has shape {array.shape}; {wanted} is needed",
+            file=path,
+            key=key,
+            remedy=_a_file_each(held.called, key, path) if of_models else None,
+        )
     if key == "scores":
         require_floats(array, held.theirs.get(key), path)
     n_runs, n_samples = array.shape[:2]

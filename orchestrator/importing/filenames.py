@@ -154,7 +154,8 @@ def form_of_tree(files: Sequence[Path]) -> str:
     form = "/".join(forms)
     if form.count("{run}") > 1:  # fold0/seed1.csv
         form = _FOLD_OF_RUNS.sub(r"\1{repeat}", form, count=1)
-    is_read_once = max(form.count(part) for part in ("{classifier}", "{run}")) == 1
+    read = max(form.count(part) for part in ("{classifier}", "{run}"))
+    is_read_once = read == 1 or (read == 0 and "*" in form)
     return form if all(forms) and is_read_once else ""
 
 

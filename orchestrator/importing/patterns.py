@@ -25,8 +25,9 @@ _VALUES: Mapping[str, tuple[str, str]] = {  # the shortest and the longest that 
 class Pattern:
     """A pattern of paths such as ``{classifier}/seed-{run}/test.csv``; it matches their last parts.
 
-    ``{NAME}`` stands for a value, and ``*`` for anything, within one part of the path. A path that
-    can be read in two ways is refused.
+    ``{NAME}`` stands for a value, and ``*`` for anything, within one part of the path; with ``*``
+    alone, files are runs in the order of their paths. A path that can be read in two ways is
+    refused.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,7 +51,7 @@ class Pattern:
                 raise UserError(f"{{{name}}} stands in it twice", key="--name", value=text)
             seen.add(name)
             add(*(f"(?P<{name}>{kind})" for kind in _VALUES.get(name, ("[^/]+?", "[^/]+"))))
-        if not seen:
+        if not seen and "*" not in text:
             remedy = f"such as {{classifier}}/seed-{{run}}.csv; parts: {', '.join(_PARTS)}"
             raise UserError("names no part of paths", key="--name", value=text, remedy=remedy)
         self.parts = seen

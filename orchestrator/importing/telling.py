@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -36,6 +37,12 @@ def require_told_apart(
         if _tells_runs(one, name, truth):
             n = one[name].n_unique()
             why = f"its {n:,} values tell runs apart, and all their rows would count as one run's"
+            if _EPOCH.fullmatch(name) and one[name].dtype.is_integer():
+                rows = f"pl.read_{file.suffix[1:]}({str(file)!r})"
+                last = f"{rows}.filter(pl.col({name!r}) == {int(one[name].to_numpy().max())})"
+                remedy = f"keep those of one epoch, such as {last}, and import the file of them"
+                what = f"its {n:,} values are moments of a training, not further runs"
+                raise UserError(what, file=file, key=name, remedy=remedy)
             added = {}
             is_run = is_named(name, "run") and numbers_in(one[name]) is not None  # resnet18 is none
             if "run" not in of and (is_run or one[name].dtype.is_integer()):
@@ -68,6 +75,7 @@ def require_told_apart(
             refuse(name, _SHUFFLED, {"row_id": name})
 
 
+_EPOCH = re.compile(r"(.*[\W_])?(epochs?|steps?|iter(ation)?s?|checkpoints?|ckpt)", re.IGNORECASE)
 _SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
 
 

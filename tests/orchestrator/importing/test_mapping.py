@@ -106,7 +106,7 @@ columns = { prediction = "predictions", confidence = "{class}" }
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("seed-*.csv", "names no part of paths"),
+        ("seed.csv", "names no part of paths"),
         ("{seed}.csv", "unknown part"),
         ("{run}/{run}.csv", "stands in it twice"),
         ("{classifier}/{run}.csv", r"no file in it matches .*\n.*12 files|no file in it matches"),

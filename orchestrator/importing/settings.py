@@ -1,0 +1,64 @@
+"""Settings that other tools write beside predictions, which tell models apart."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.importing.filenames import RUNS
+
+_FILES = (".hydra/overrides.yaml", "overrides.yaml", "hparams.yaml", "config.yaml")
+"""Of Hydra, Lightning, and Weights & Biases."""
+_ABOVE = 4  # folders in which they may be, from that of the predictions on
+_LINE = re.compile(r"(?:- )?([\w.+~@/-]+?)\s*(?:=|:\s)\s*(\S.*)")
+_MODEL = re.compile(
+    r"(.*[._/])?(model|classifier|arch|architecture|net|network|backbone)([._]?name)?", re.I
+)
+_RUN = re.compile(rf"(.*[._/])?({RUNS}|.*_seed)", re.I)
+_MOST_BYTES = 100_000
+_MOST_LISTED = 12  # files in a command
+
+
+def require_like_settings(files: Sequence[Path], out: Path) -> None:
+    """Refuse files as runs of one classifier if the settings beside them are of several.
+
+    A setting that is another one for every file, such as an id, tells nothing, unless it is the
+    model's; nor does a seed. `out`: the directory to import into, for a command.
+    """
+    found = [dict(_beside(file)) for file in files]
+    if len(files) < 2 or not all(found):
+        return
+    keys = {key for one in found for key in one}
+    for key in sorted(keys, key=lambda key: not _MODEL.fullmatch(key)):
+        values = [one.get(key, "") for one in found]
+        first, *others = dict.fromkeys(values)
+        is_own = len(others) + 1 == len(files) and not _MODEL.fullmatch(key)
+        if not others or is_own or _RUN.fullmatch(key) or any("/" in value for value in values):
+            continue
+        at = files[values.index(others[0])]
+        what = (
+            f"{key} is {first or 'not set'} beside it, {others[0] or 'not set'} beside {at}, so "
+            "these are not runs of one classifier"
+        )
+        remedy = "import those of each by itself, with --classifier NAME"
+        if len(files) <= _MOST_LISTED:
+            name = "{}" if _MODEL.fullmatch(key) else f"{key}-{{}}"
+            named = zip([name.format(value) for value in values], files, strict=True)
+            words = shlex.join(["--out", str(out), *(f"--classifier={n}={f}" for n, f in named)])
+            remedy = f"name it for each file: manyseed import {words}"
+        raise UserError(what, file=files[0], remedy=remedy)
+
+
+def _beside(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the settings of the nearest file of them, from the folder of `file` upwards."""
+    for folder in [*file.absolute().parents][:_ABOVE]:
+        for name in _FILES:
+            path = folder / name
+            if path.is_file() and path.stat().st_size < _MOST_BYTES:
+                for line in path.read_text(errors="replace").splitlines():
+                    if (match := _LINE.fullmatch(line.rstrip())) is not None:
+                        yield match[1].lstrip("+~"), match[2].strip("'\" ")
+                return

@@ -1,0 +1,218 @@
+"""Layouts of other tools: one model does not become several, nor several one."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.test_models import SAMPLES, accuracies, followed
+
+NAMES = np.array(["ant", "bee", "cat"])
+TRUE = np.arange(SAMPLES) % 3
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def labels(n_wrong: int, first: int = 0) -> np.ndarray:
+    found = TRUE.copy()
+    wrong = (np.arange(n_wrong) + first) % SAMPLES
+    found[wrong] = (found[wrong] + 1) % 3
+    return found
+
+
+def table(n_wrong: int, first: int = 0) -> pl.DataFrame:
+    return pl.DataFrame({"y_true": NAMES[TRUE], "y_pred": NAMES[labels(n_wrong, first)]})
+
+
+def written(path: str, frame: pl.DataFrame) -> Path:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    frame.write_csv(path)
+    return Path(path)
+
+
+def right(*n_wrong: int) -> list[float]:
+    return sorted(1 - n / SAMPLES for n in n_wrong)
+
+
+def refused(*words: object) -> str:
+    code, said = inside("import", *words, "--out", "made")
+    assert (code, Path("made").exists()) == (2, False), said
+    return " ".join(said.split())
+
+
+def test_folders_named_by_the_time_of_their_start_are_runs() -> None:
+    for n, wrong in enumerate((5, 9, 12)):
+        name = f"wandb/run-20240101_12000{n}-x{n}k2/files/media/table/predictions.csv"
+        written(name, table(wrong, n))
+    assert accuracies(followed("wandb")) == {"imported": pytest.approx(right(5, 9, 12))}
+
+
+@pytest.mark.parametrize("key", ["model", "net.name", "lr"])
+def test_settings_beside_files_tell_models_apart(key: str) -> None:
+    """Numbered folders of a sweep over models, or over hparams, are not runs of one classifier."""
+    values = ("0.1", "0.01") if key == "lr" else ("cnn", "mlp")
+    for number, wrong in enumerate((5, 6, 12, 14)):
+        at = f"multirun/2024-01-01/12-00-00/{number}"
+        written(f"{at}/preds.csv", table(wrong, number))
+        Path(at, ".hydra").mkdir()
+        said = f"- {key}={values[number // 2]}\n- seed={number % 2}\n- id=x{number}\n"
+        Path(at, ".hydra", "overrides.yaml").write_text(said)
+    said = refused(
+        "multirun", "--name", "{run}/preds.csv", "--columns", "truth=y_true,prediction=y_pred"
+    )
+    assert f"{key} is {values[0]} beside it, {values[1]} beside" in said
+    (line,) = re.findall(r"manyseed import (.*)", said)
+    code, _ = inside("import", *shlex.split(line), "--columns", "truth=y_true,prediction=y_pred")
+    assert code == 0
+    names = [f"{key}-{value}" if key == "lr" else value for value in values]
+    found = accuracies(Path("made"))
+    assert found == {names[0]: pytest.approx(right(5, 6)), names[1]: pytest.approx(right(12, 14))}
+
+
+def test_settings_that_differ_in_seeds_and_ids_alone_are_of_one_model() -> None:
+    for number, wrong in enumerate((5, 9)):
+        written(f"logs/version_{number}/test.csv", table(wrong, number))
+        said = f"model: cnn\nseed: {number}\nid: x{number}\nout: /tmp/{number}\n"
+        Path(f"logs/version_{number}/hparams.yaml").write_text(said)
+        written(f"logs/version_{number}/metrics.csv", pl.DataFrame({"epoch": [1], "loss": [0.1]}))
+    assert accuracies(followed("logs")) == {"imported": pytest.approx(right(5, 9))}
+
+
+@pytest.mark.parametrize("name", ["epoch", "global_step"])
+def test_rows_of_several_epochs_are_no_further_runs(name: str) -> None:
+    parts = [
+        table(wrong + 4 * seed, seed).with_columns(pl.lit(epoch).alias(name), seed=pl.lit(seed))
+        for seed in (0, 1)
+        for epoch, wrong in enumerate((20, 9, 3))
+    ]
+    pl.concat(parts).write_csv("all.csv")
+    said = refused("all.csv", "--columns", "truth=y_true,prediction=y_pred,run=seed")
+    assert f"{name}: its 3 values are moments of a training" in said
+    (code,) = re.findall(r"such as (pl\..*?\)), and import", said)
+    eval(code, {"pl": pl}).drop(name).write_csv("last.csv")
+    words = ("last.csv", "--out", "made", "--columns", "truth=y_true,prediction=y_pred,run=seed")
+    assert inside("import", *words)[0] == 0
+    assert accuracies(Path("made")) == {"imported": pytest.approx(right(3, 7))}
+
+
+def test_rows_that_repeat_an_id_are_refused() -> None:
+    frame = table(6).with_columns(id=pl.int_range(SAMPLES))
+    pl.concat([frame, frame[:5]]).write_csv("a.csv")
+    said = refused("a.csv", "--columns", "truth=y_true,prediction=y_pred")
+    assert f"id: is not read, but 5 of its {SAMPLES + 5} rows repeat an id" in said
+
+
+def test_networks_with_numbers_in_their_names_are_models() -> None:
+    frame = pl.DataFrame({"y_true": NAMES[TRUE]})
+    for name, wrong in (("resnet18", 5), ("resnet50", 9)):
+        frame = frame.with_columns(pl.Series(name, NAMES[labels(wrong)]))
+    frame.write_csv("wide.csv")
+    found = accuracies(followed("wide.csv"))
+    assert found == {"resnet18": pytest.approx(right(5)), "resnet50": pytest.approx(right(9))}
+
+
+def test_of_two_columns_of_classes_with_names_that_say_nothing_none_is_taken() -> None:
+    frame = table(6).rename({"y_true": "species", "y_pred": "guess"})
+    frame.write_csv("a.csv")
+    said = inside("import", "a.csv", "--out", "made")[1]
+    commands = re.findall(r"manyseed import (.*)", said)
+    assert len(commands) == 2
+    assert "if species does: " in said
+    for place, line in enumerate(commands):
+        words = ["made" + str(place) if word == "made" else word for word in shlex.split(line)]
+        assert inside("import", *words)[0] == 0
+        assert accuracies(Path(f"made{place}")) == {"imported": pytest.approx(right(6))}
+
+
+def test_a_flag_beside_the_true_class_is_left_aside() -> None:
+    frame = table(6)
+    frame.with_columns(correct=(frame["y_true"] == frame["y_pred"]).cast(pl.Int8)).write_csv(
+        "a.csv"
+    )
+    assert accuracies(followed("a.csv")) == {"imported": pytest.approx(right(6))}
+
+
+def test_what_was_read_is_told_by_runs_and_accuracies() -> None:
+    for name, wrong in (("cnn-0", 5), ("cnn-1", 9), ("mlp-0", 12)):
+        written(f"lab/{name}.csv", table(wrong))
+    words = ("lab", "--out", "made", "--name", "{classifier}-{run}.csv")
+    code, said = inside("import", *words, "--columns", "truth=y_true,prediction=y_pred")
+    assert code == 0
+    low, high = (f"{one:.3f}" for one in right(5, 9))
+    assert f"  cnn: 2 runs, accuracy {low} to {high}" in said
+    assert f"  mlp: 1 run, accuracy {right(12)[0]:.3f}" in said
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".tsv", ".pkl"])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_formats_that_are_not_read_come_with_what_makes_them_readable(
+    suffix: str, is_folder: bool
+) -> None:
+    Path("lab").mkdir()
+    for seed, wrong in enumerate((5, 9)):
+        file, frame = Path(f"lab/seed{seed}{suffix}"), table(wrong)
+        if suffix == ".json":
+            file.write_text(json.dumps(frame.to_dicts()))
+        elif suffix == ".jsonl":
+            frame.write_ndjson(file)
+        elif suffix == ".tsv":
+            frame.write_csv(file, separator="\t")
+        else:
+            held = {"y_true": TRUE, "labels": labels(wrong)}
+            file.write_bytes(pickle.dumps(held))
+    given = "lab" if is_folder else f"lab/seed0{suffix}"
+    said = inside("import", given, "--out", "made")[1]
+    (line,) = re.findall(r"python -c .*", said)
+    words = [sys.executable, *shlex.split(line)[1:]]
+    subprocess.run(words, check=True)
+    made = sorted(Path("lab").glob("*.npz" if suffix == ".pkl" else "*.parquet"))
+    assert len(made) == (2 if is_folder else 1)
+    options = () if suffix == ".pkl" else ("--columns", "truth=y_true,prediction=y_pred")
+    assert inside("import", *made, "--out", "made", "--dataset", "d", *options)[0] == 0
+    assert accuracies(Path("made")) == {"imported": pytest.approx(right(5, 9)[-len(made) :])}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_an_array_of_several_models_comes_with_what_makes_files_of_them(suffix: str) -> None:
+    every = np.array([[labels(5), labels(9)], [labels(12), labels(20)]])
+    if suffix == ".npz":
+        np.savez("all.npz", yhat=every, gt=TRUE)
+        words = ["all.npz", "--key", "labels=yhat,y_true=gt"]
+    else:
+        np.save("all.npy", every)
+        np.save("truth.npy", TRUE)
+        words = ["all.npy", "--truth", "truth.npy"]
+    code, said = inside("import", *words, "--out", "made")
+    assert code == 2
+    (line,) = re.findall(r"python -c .*", said)
+    subprocess.run([sys.executable, *shlex.split(line)[1:]], check=True)
+    files = [f"model-{i}{suffix}" for i in range(2)]
+    name = ("--name", f"{{classifier}}{suffix}", *(words[1:] if suffix == ".npy" else ()))
+    assert inside("import", *files, "--out", "made", *name)[0] == 0
+    assert accuracies(Path("made")) == {
+        "model-0": pytest.approx(right(5, 9)),
+        "model-1": pytest.approx(right(12, 20)),
+    }
+
+
+def test_a_pickled_dict_of_arrays_comes_with_what_makes_it_readable() -> None:
+    held = {"y_true": TRUE, "labels": labels(6)}
+    np.save("a.npy", np.array(held, dtype=object), allow_pickle=True)
+    said = inside("import", "a.npy", "--out", "made")[1]
+    (line,) = re.findall(r"python -c .*", said)
+    subprocess.run([sys.executable, *shlex.split(line)[1:]], check=True)
+    assert inside("import", "a.npz", "--out", "made")[0] == 0
+    assert accuracies(Path("made")) == {"imported": pytest.approx(right(6))}

@@ -80,6 +80,8 @@ def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
     if len({file.suffix for file in files}) > 1:
         paths = [f"{path.removesuffix(Path(path).suffix)}.*" for path in paths]
     start, end = word_ends(paths)
+    if family := _FAMILY_FIRST.search(start):  # vit-b16, vit-l16
+        start = start[: family.start()]
     words = [path[len(start) : len(path) - len(end)] for path in paths]
     plain = {re.sub("[0-9]+", "", hidden(word)) for word in words}
     of_runs = re.compile(rf"(?:.*[\W_])?{OF_RUNS}[\W_]*", re.IGNORECASE)
@@ -265,9 +267,14 @@ _VARIANT = re.compile(
     re.IGNORECASE,
 )
 _HIDE = {ord(str(digit)): 0x12000 + digit for digit in range(10)}  # cuneiform letters
+_FAMILY = (
+    r"(?<![a-z])(?:(?:pre|wide|se)?[\W_]?res[\W_]?ne(?:x?t)|vgg|(?:dense|conv|mobile)[\W_]?net|wrn|vit"
+    "|deit)"
+)
+_FAMILY_FIRST = re.compile(rf"{_FAMILY}[\W_]*$", re.IGNORECASE)
 _DEPTH = re.compile(
-    r"(?<![a-z])(?:(?:(?:pre|wide|se)?[\W_]?res[\W_]?ne(?:x?t)|vgg|(?:dense|conv|mobile)[\W_]?net|wrn|vit|deit)"
-    r"(?:[\W_]?[bl])?[0-9]{2,}(?:[x.-]?[0-9]{2,})*|(?:efficient|eff)[\W_]?net[\W_]?b[0-9])(?![0-9])",
+    rf"(?:{_FAMILY}(?:[\W_]?[bl])?[0-9]{{2,}}(?:[x.-]?[0-9]{{2,}})*"
+    r"|(?<![a-z])(?:efficient|eff)[\W_]?net[\W_]?b[0-9])(?![0-9])",
     re.IGNORECASE,
 )
 """Names of networks with a number of their own: ``resnet18``, ``wrn-28x10``."""

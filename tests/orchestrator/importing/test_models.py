@@ -49,7 +49,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("models", [("cnn", "mlp"), ("resnet18", "resnet50")])
+@pytest.mark.parametrize(
+    "models", [("cnn", "mlp"), ("resnet18", "resnet50"), ("vit-b16", "vit-l16")]
+)
 @pytest.mark.parametrize("form", ["{}.npz", "preds_{}.npz", "{}_seed0.npz", "{}/preds.npz"])
 def test_a_file_for_each_model(form: str, models: tuple[str, ...]) -> None:
     wrong = {models[0]: 6, models[1]: 12}

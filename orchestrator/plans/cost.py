@@ -470,16 +470,16 @@ def check_room(
 
 
 def require_room(
-    directory: Path, missing: list[GroupRoom], left: Callable[[], int] | None = None
+    directory: Path, missing: list[GroupRoom], replaced: int, left: Callable[[], int] | None = None
 ) -> None:
     """Refuse a submission of runs that do not fit on the disk.
 
-    `directory`: the sweep. `missing`: each group with the runs to train. `left`: returns the bytes
-    that predictions lack of the size that they will have; asked only where room is scarce.
+    `directory`: the sweep. `missing`: each group with the runs to train. `replaced`: the bytes of
+    the largest file, which is there twice while it is written. `left`: returns the bytes that
+    predictions lack of the size that they will have; asked only where room is scarce.
     """
     predictions = store_bytes(missing)
     journals = sum(group.runs * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
-    replaced = max(group.spec.shard_length * group.spec.row_bytes for group in missing)
     needed, free = predictions + journals + replaced, _free(os.statvfs(directory))
     if needed > free and left is not None:
         predictions = min(predictions, max(0, left()))

@@ -172,7 +172,12 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
         whole = rooms(specs, every, counted(state.plan.cells, every, specs))
         return store_bytes(whole) - sum(on_disk(group.folder)[0] for group in stored)
 
-    require_room(paths.directory, [replace(r, chunks=chunks[r.spec.number]) for r in missing], left)
+    replaced = max(
+        min(r.spec.shard_length, (r.chunks or 0) * r.spec.chunk_length) * r.spec.row_bytes
+        for r in touched
+    )
+    sized = [replace(r, chunks=chunks[r.spec.number]) for r in missing]
+    require_room(paths.directory, sized, replaced, left)
 
 
 def require_recipe(

@@ -481,7 +481,7 @@ def test_runs_in_several_parts_of_a_plan_need_a_chunk_of_each(tmp_path, monkeypa
     chunk = change.groups.specs[0].chunk_length * 449 * 10 * 4
     needed = []
     monkeypatch.setattr(
-        requirements, "require_room", lambda _, missing, left: needed.extend(missing)
+        requirements, "require_room", lambda _, missing, *__: needed.extend(missing)
     )
     paths = SweepPaths(tmp_path / "out")
     state = survey(paths)
@@ -512,6 +512,21 @@ def test_what_is_on_disk_already_needs_no_room_again(quick, tmp_path, monkeypatc
     rest = predictions()
     shutil.rmtree(paths.store)
     assert rest < 0.2 * predictions()
+
+
+def test_the_largest_file_is_no_larger_than_its_rows(tmp_path, monkeypatch):
+    """What a small sweep needs twice while it is written is not a shard full of runs."""
+    file, asked = tmp_path / "s.toml", []
+    monkeypatch.setattr(requirements, "require_room", lambda _, __, most, ___: asked.append(most))
+    for runs in (3, 40):
+        file.write_text(GROWN.replace("runs = 40", f"runs = {runs}"))
+        change = plan_sweep(file, tmp_path / f"out{runs}")
+        paths = SweepPaths(tmp_path / f"out{runs}")
+        state = survey(paths)
+        require_space(paths, state, change.groups, state.with_state("missing"))
+    (spec,) = change.groups.specs
+    assert 3 * spec.row_bytes <= asked[0] <= (3 + spec.chunk_length) * spec.row_bytes
+    assert asked[0] < asked[1] <= spec.shard_length * spec.row_bytes
 
 
 def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):

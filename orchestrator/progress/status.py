@@ -13,6 +13,7 @@ import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.orchestrator.analyses import look
+from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
@@ -483,6 +484,7 @@ def _problems(
     ):
         if counts[state]:
             yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
+    yield from _before_training(paths, last, tasks[-1])
     if counts["killed"] and (reason := summed(last, current).reason):
         yield reason
     yield from held(listed, tasks, resume)
@@ -496,6 +498,25 @@ def _problems(
                 text += f", which does not pass: {change} in {file or 'the profile'}, {steps}"
             yield text
     yield from _broken(current)
+
+
+def _before_training(
+    paths: SweepPaths, last: Submission, tasks: Sequence[TaskState]
+) -> Iterator[str]:
+    """Say what tasks printed last that ended with an error before they could report anything."""
+    ended = [task for task in tasks if task.state == "failed" and not task.attempts]
+    if not ended:
+        return
+    job, printed = ended[0].job_id, ""
+    with suppress(OSError):
+        lines = read_end(last.files.printed_errors(job), 4000).splitlines()
+        printed = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    told = f": {printed}" if printed else ""
+    yield (
+        f"{_tasks(len(ended))} stopped by an error before training{told}; "
+        f"see setup, modules and python in {last.intent.profile or 'the profile'}, and "
+        f"{command('logs', paths.directory, job)}"
+    )
 
 
 def _set_aside(

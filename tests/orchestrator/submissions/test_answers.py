@@ -212,6 +212,21 @@ def test_what_waits_to_be_released_is_named_with_the_way(lab: Lab, sweep: Sweep)
     assert "will not start" not in shown.stderr
 
 
+def test_what_ends_before_python_starts_is_told_with_its_last_line(
+    lab: Lab, sweep: Sweep, tmp_path: Path
+) -> None:
+    """Such as a setup command of the profile that fails in the job."""
+    lab.states = {f"1_{n}": "FAILED" for n in range(RUNS)}
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    said = f"{RUNS} tasks were stopped by an error before training"
+    assert f"{said}; see setup, modules and python in {tmp_path / 'lab.toml'}" in told
+    logs = next(iter(sweep.directory.rglob("*.sh"))).parent
+    (logs / "1_0_0_log.err").write_text("module: no torch/9.9\n\n")
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert f"{said}: module: no torch/9.9; see setup" in told
+    assert f"manyseed logs {sweep.directory} 1_0" in told
+
+
 def test_a_cluster_that_is_silent_is_not_throttled(lab: Lab, sweep: Sweep) -> None:
     lab.is_silent = True
     done = command("cancel", sweep.directory, "--throttle", 2)

@@ -488,9 +488,15 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         details=_listed(found, "wrong"),
         rows=found.to_dicts(),
         evidence=" ".join(evidence),
-        cannot_tell="Where classes overlap, such points need no wrong label: look at them.",
+        cannot_tell="Where classes overlap, such points need no wrong label: look at them."
+        + _counted_from(found),
         figures=("points",),
     )
+
+
+def _counted_from(rows: pl.DataFrame) -> str:
+    """Say how rows are counted, unless points have names."""
+    return "" if {*NAMES} & {*rows.columns} else " Rows count from 0, without the header."
 
 
 def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:

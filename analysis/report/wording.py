@@ -443,7 +443,10 @@ def _evaluation(study: Study) -> Iterator[str]:
         yield f"{first}." if is_named else f"{name[:1].upper()}{name[1:]}: {first}."
     sets = max(study.tables.cells["n_repeats"].to_list(), default=0)
     over = "test sets" if sets > 1 else "the runs of the single test set"
-    yield f"Intervals of means are 95 % t intervals over {over}."
+    yield (
+        f"Intervals of means are 95 % t intervals over {over}; of shares, where these would pass 0 "
+        "or 1, on the scale of the log odds."
+    )
     if sets > 1:
         yield "They are not corrected for rows that several repeats share."
     yield "Standard deviations between seeds are pooled within repeats."

@@ -17,6 +17,12 @@ PLAIN: Mapping[str, str] = {
     r"No run errs on any test point": (
         "Every run of every classifier is right on every test point: a feature may be the class."
     ),
+    r"Rows count from 0|Scores tell classes apart all the same|a metric that counts classes alike|"
+    r"of shares, where these would pass|or seeds on these where that|"
+    r"^Check the labels, and the order": (
+        "How rows are counted, what intervals are over, and which metric to ask of classes of "
+        "unlike size, with the area under the ROC curve."
+    ),
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"

@@ -161,12 +161,27 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
                 f"{said} ({first}{row['accuracy']:.3f}, and {row['share']:.3f} for that).",
                 f"{said}. {first.capitalize()}{row['accuracy']:.4f} of the test points are right, "
                 f"and that class has {row['share']:.4f} of them (n = "
-                f"{counted(row['sets'], 'test set')} of {row['points']:,} points). Check the "
-                "labels, and the order of classes in what the classifier returns."
-                f"{_few_epochs(repeats, row['cell'])}",
+                f"{counted(row['sets'], 'test set')} of {row['points']:,} points). "
+                f"{_what_to_do(repeats, row['cell'])}{_few_epochs(repeats, row['cell'])}",
             )
         )
     return sentences
+
+
+_TELLS = 0.6  # area under the ROC curve from which scores are said to tell classes apart
+
+
+def _what_to_do(repeats: pl.DataFrame, cell: int) -> str:
+    """Say whether to look at the labels, or to ask for a metric that counts classes alike."""
+    if "roc_auc_mean" in repeats.columns:
+        area = repeats.filter(cell=cell)["roc_auc_mean"].mean()
+        if isinstance(area, float) and area > _TELLS:
+            return (
+                f"Scores tell classes apart all the same (area under the ROC curve {area:.2f}): a "
+                "metric that counts classes alike says more, as in manyseed answers DIR compare "
+                "--metric balanced_accuracy."
+            )
+    return "Check the labels, and the order of classes in what the classifier returns."
 
 
 _FEW_EPOCHS = 20  # what networks have by default

@@ -552,12 +552,10 @@ def _together(comparisons: Sequence[Compared]) -> str:
 
 def _over(shown: Sequence[Compared]) -> str:
     """Say what the intervals are over that tell which is better."""
-    results = [one.result for one in shown if one.result]
-    return (
-        "seeds and new test sets"
-        if all(one.sets for one in results)
-        else "seeds, on these test sets"
-    )
+    is_new = {one.result.sets is not None for one in shown if one.result and judged(one)}
+    if is_new == {True, False}:
+        return "seeds and new test sets, or seeds on these where that is not told"
+    return "seeds, on these test sets" if is_new == {False} else "seeds and new test sets"
 
 
 def _alone(one: Compared) -> str:

@@ -75,6 +75,18 @@ def test_a_network_that_guesses_after_few_epochs_is_told_so(epochs: int, said: s
     assert text.endswith(said or "in what the classifier returns.")
 
 
+@pytest.mark.parametrize(("area", "said"), [(0.82, "curve 0.82)"), (0.5, "Check the labels")])
+def test_scores_that_tell_classes_apart_are_no_matter_of_labels(area: float, said: str) -> None:
+    """Of a frequent class, a good classifier may be right no more often than a constant."""
+    named = {"dataset": "d", "classifier": "c", "repeat_index": range(3)}
+    table = pl.DataFrame({**named, "cell": 0, "n_test": 200, "accuracy_mean": [0.78, 0.77, 0.79]})
+    table = table.with_columns(roc_auc_mean=pl.lit(area))
+    ((_, text),) = guesses(table, pl.DataFrame({**named, "share": 0.78}))
+    assert said in text
+    assert ("Check the labels" in text) == (area == 0.5)
+    assert ("--metric balanced_accuracy" in text) == (area > 0.5)
+
+
 TOLD = """
 name = "told"
 seed = 1

@@ -519,3 +519,23 @@ def test_the_variance_of_copies_of_one_model_is_none_by_construction(
     assert "none, as no seed reaches the fit: one model on each test set" in of["cancer × xgb"]
     assert "may differ" not in of["cancer × xgb"]
     assert "none seen, as nothing differs, while up to" in of["cancer × lr-sgd"]
+
+
+def test_a_pair_without_an_interval_does_not_change_what_the_others_are_over(
+    tmp_path: Path,
+) -> None:
+    """Two classifiers alike on all test sets have none; that of the third is over test sets."""
+    rng, files = np.random.default_rng(0), []
+    for repeat in range(4):
+        y = np.arange(60) % 2
+        for name, wrong in (("a", 6 + repeat), ("b", 6 + repeat), ("c", 15 + 3 * repeat)):
+            files.append(tmp_path / f"{name}-{repeat}.npz")
+            labels = np.tile(np.where(np.arange(60) < wrong, 1 - y, y), (3, 1))
+            labels[:, -1] ^= rng.integers(0, 2) if name == "c" else 0
+            np.savez(files[-1], labels=labels, y_true=y, test_index=np.arange(60) + 60 * repeat)
+    import_predictions(files, tmp_path / "made", name="{classifier}-{repeat}.npz")
+    sweep = Sweep(tmp_path / "made")
+    sweep.analyze()
+    said = inside("compare", sweep.directory)[1]
+    assert "over seeds and new test sets, each by itself." in " ".join(said.split())
+    assert " – " in said

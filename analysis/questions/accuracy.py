@@ -246,13 +246,11 @@ def headlines(one: Accuracies) -> str:
     where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
     levels = [f"{row.classifier} {row.value:.3f}" for row in one.rows]
     said = first_ones(levels, lambda text: f"{where}: {text}.")
-    perfect = all(row.value == 1 for row in one.rows)
-    leak = (
-        "No run errs on any test point; look for a feature that gives the class away."
-        if perfect
-        else ""
-    )
-    return "\n".join(filter(None, [said, leak or verdict(one)]))
+    if all(row.value == 1 for row in one.rows):
+        return (
+            f"{said}\nNo run errs on any test point; look for a feature that gives the class away."
+        )
+    return "\n".join(filter(None, [said, verdict(one)]))
 
 
 def verdict(one: Accuracies) -> str:

@@ -23,7 +23,6 @@ from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     Label,
-    instead_told,
     meanings,
     names,
     option,
@@ -45,6 +44,7 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
 )
+from manyseed.orchestrator.cli.unknown import instead_told
 from manyseed.orchestrator.errors import UserError, flag, require_one_of
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply, sides
 

@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo
 
-from manyseed.analysis.counts import some
 from manyseed.jobs.checks import parsed, quoted
+from manyseed.orchestrator.cli.unknown import instead_told
 from manyseed.orchestrator.errors import ManyseedError, UserError, command, flag
 
 if TYPE_CHECKING:
@@ -287,55 +287,6 @@ def _as_shown(parameters: Sequence[Any], words: Sequence[str]) -> Iterator[str]:
         yield shown
         option = flags.get(shown)
         is_value = not is_value and option is not None and not option.is_flag
-
-
-_KEYS = ("runs", "repeats", "seed", "epochs", "vary", "test", "train_fraction")
-_ASK = ("answers", "query", "plot", "report", "analyze")
-_COLUMNS = ("dataset", "classifier", "vary", "train_fraction", "epoch")
-
-
-@contextmanager
-def instead_told(ctx: Any) -> Iterator[None]:
-    """Let the error about an unknown option say what there is instead."""
-    try:
-        yield
-    except Exception as error:  # of click, or of typer's own copy of it
-        near = getattr(error, "possibilities", None)
-        name = getattr(error, "option_name", "")
-        is_meant = any(one.startswith(name) or name.startswith(one) for one in near or ())
-        if near is not None and not is_meant and (told := _instead(ctx, name)):
-            error.message += told  # type: ignore[attr-defined]
-            error.possibilities = []  # type: ignore[attr-defined]
-        raise
-
-
-def _instead(ctx: Any, option: str) -> str:
-    """Return what does the same as an option that a verb does not have, or which verbs have it."""
-    flags = {flag for one in ctx.command.params for flag in one.opts}
-    name = option.lstrip("-").replace("-", "_")
-    if name == "local" and "--cluster" in flags:
-        return "; use --cluster local"
-    if name in _KEYS and "--set" in flags:
-        key = "classifier.NAME.epochs" if name == "epochs" else name
-        return f"; it is a key of the file: --set {key}=VALUE"
-    if (name in _COLUMNS or name.startswith("perturb_")) and {"--where", "--only"} & flags:
-        return f"; use {'--where' if '--where' in flags else '--only'} \"{name} = 'VALUE'\""
-    root = ctx.find_root().command
-    if "--why" not in flags and ctx.info_name not in _ASK:
-        return ""  # else what asks would be imported
-    having = [verb for verb, params in _options(ctx, root, _ASK) if option in params]
-    having.sort(key=lambda verb: not verb.startswith(f"{ctx.info_name} DIR"))
-    return f"; {some(having, 4)} {'has' if len(having) == 1 else 'have'} it" if having else ""
-
-
-def _options(ctx: Any, group: Any, verbs: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield verbs of a group, and all of its groups, with the flags of each."""
-    for verb in verbs:
-        one = group.resolve_command(ctx, [verb])[1]
-        yield verb, [name for each in one.params for name in each.opts]
-        if hasattr(one, "list_commands"):
-            within = _options(ctx, one, one.list_commands(ctx))
-            yield from ((f"{verb} DIR {name}", found) for name, found in within)
 
 
 _BYTES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8

@@ -216,10 +216,9 @@ def _best(
                 at = columns.index(name)
                 found |= {(row, at) for row in known if shown(values[row]) == shown(best)}
     sides = [columns.index(name) for name in ("mean_a", "mean_b") if name in columns]
-    if len(sides) == 2 and {"verdict", "better"} <= {*frame.columns}:
-        for row, (verdict, p) in enumerate(frame.select("verdict", "better").iter_rows()):
-            if verdict.endswith(" better"):
-                found.add((row, sides[0 if p >= 0.5 else 1]))
+    if len(sides) == 2 and "verdict" in frame.columns:
+        of = {"a better": sides[0], "b better": sides[1]}
+        found |= {(row, of[said]) for row, said in enumerate(frame["verdict"]) if said in of}
     elif not judged:
         remedy = "ask for metrics, such as accuracy_mean or ece_mean"
         raise UserError(

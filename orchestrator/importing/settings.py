@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from manyseed.orchestrator.errors import UserError
@@ -55,10 +56,20 @@ def require_like_settings(files: Sequence[Path], out: Path) -> None:
 def _beside(file: Path) -> Iterator[tuple[str, str]]:
     """Yield the settings of the nearest file of them, from the folder of `file` upwards."""
     for folder in [*file.absolute().parents][:_ABOVE]:
-        for name in _FILES:
-            path = folder / name
-            if path.is_file() and path.stat().st_size < _MOST_BYTES:
-                for line in path.read_text(errors="replace").splitlines():
-                    if (match := _LINE.fullmatch(line.rstrip())) is not None:
-                        yield match[1].lstrip("+~"), match[2].strip("'\" ")
-                return
+        for path in (folder / name for name in _FILES):
+            with suppress(OSError):
+                if path.is_file() and path.stat().st_size < _MOST_BYTES:
+                    yield from _settings(path.read_text(errors="replace"))
+                    return
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield top-level settings; Weights & Biases has ``value`` below each."""
+    above = ""
+    for line in filter(str.isprintable, text.splitlines()):
+        if (match := _LINE.fullmatch(line.strip())) is None:
+            above = "" if line[:1] == " " else line.strip().removesuffix(":")
+        elif line[:1] != " ":
+            yield match[1].lstrip("+~"), match[2].strip("'\" ")
+        elif match[1] == "value" and above:
+            yield above, match[2].strip("'\" ")

@@ -510,7 +510,8 @@ def _before_training(
     job, printed = ended[0].job_id, ""
     with suppress(OSError):
         lines = read_end(last.files.printed_errors(job), 4000).splitlines()
-        printed = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        lines = ["".join(filter(str.isprintable, line)).strip() for line in lines]
+        printed = next(filter(None, reversed(lines)), "")
     told = f": {printed}" if printed else ""
     yield (
         f"{_tasks(len(ended))} stopped by an error before training{told}; "

@@ -21,7 +21,7 @@ def require_possible(profile: Profile, classes: Iterable[str], cluster: Cluster)
         parts = cluster.asked(resources.options)
         if not parts or "partition" in resources.extra:
             continue
-        is_free = "qos" in {*resources.options, *resources.extra}
+        is_free = bool({"qos", "reservation"} & {*resources.options, *resources.extra})
         asked = {
             "time": 0 if is_free else resources.minutes,
             "cpus-per-task": resources.cores or 0,
@@ -37,8 +37,11 @@ def require_possible(profile: Profile, classes: Iterable[str], cluster: Cluster)
                     file=profile.path,
                     key=f"{name}.{key}",
                     value=_in_words(key, wanted),
-                    remedy=f"lower it{others}",
+                    remedy=f"lower it{others}{_BY_QOS if key == 'time' else ''}",
                 )
+
+
+_BY_QOS = "; or name the qos that lifts this limit"
 
 
 def _most(part: Partition) -> dict[str, float]:

@@ -46,6 +46,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     judged,
     on_shared,
     other_data,
+    side_told,
     told,
     told_apart,
     two_named,
@@ -467,7 +468,7 @@ def reply(
         Answer(
             f"{first}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[sides | {"verdict": in_words(one)} | asdict(one.result)] if one.result else [],
+            rows=[sides | {"verdict": side_told(one)} | asdict(one.result)] if one.result else [],
         )
         for one, sides in zip(shown, names, strict=True)
     ]
@@ -487,7 +488,7 @@ def reply(
             f"takes {each} % (Bonferroni).",
         ]
     values = [
-        asdict(one) | {"verdict": in_words(one), "words": [*words(one)]} for one in comparisons
+        asdict(one) | {"verdict": side_told(one), "words": [*words(one)]} for one in comparisons
     ]
     columns, table, below = _table(shown, comparisons)
     return Reply(

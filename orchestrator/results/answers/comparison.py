@@ -209,6 +209,11 @@ def in_words(one: Compared) -> str:
     return said[told(one, judged(one))]
 
 
+def side_told(one: Compared) -> str:
+    """Return the verdict on a pair by itself, by the names that its sides have in rows."""
+    return {A: "a better", B: "b better", ALIKE: ALIKE, "": "not told"}[told(one, judged(one))]
+
+
 def holds_together(one: Compared) -> bool:
     """Return whether a verdict is the same if it is to hold for all comparisons together."""
     return one.together is not None and told(one, one.together) == told(one, judged(one))

@@ -91,6 +91,25 @@ def test_settings_that_differ_in_seeds_and_ids_alone_are_of_one_model() -> None:
     assert accuracies(followed("logs")) == {"imported": pytest.approx(right(5, 9))}
 
 
+@pytest.mark.parametrize("models", [("cnn", "cnn"), ("cnn", "mlp")])
+def test_settings_below_value_are_those_of_what_stands_above(models: tuple[str, str]) -> None:
+    """As Weights & Biases writes them: seeds that several models share say nothing."""
+    for number, wrong in enumerate((5, 9, 12, 14)):
+        at = f"wandb/run-20240101_12000{number}-x{number}k2/files"
+        written(f"{at}/predictions.csv", table(wrong, number))
+        settings = {"seed": number % 2, "model": models[number // 2]}
+        said = "".join(f"{key}:\n  desc: null\n  value: {v}\n" for key, v in settings.items())
+        Path(at, "config.yaml").write_text(
+            f"wandb_version: 1\n{said}z_seed:\n  value: {number // 2}\n"
+        )
+    words = ("--name", "run-*/files/predictions.csv", "--columns", "truth=y_true,prediction=y_pred")
+    if models == ("cnn", "mlp"):
+        assert "model is cnn beside it, mlp beside" in refused("wandb", *words)
+        return
+    assert inside("import", "wandb", "--out", "made", *words)[0] == 0
+    assert accuracies(Path("made")) == {"imported": pytest.approx(right(5, 9, 12, 14))}
+
+
 @pytest.mark.parametrize("name", ["epoch", "global_step"])
 def test_rows_of_several_epochs_are_no_further_runs(name: str) -> None:
     parts = [

@@ -218,7 +218,7 @@ def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
     sweep.analyze()
     rows = [row for one in sweep.answers("compare") for row in one.rows]
     verdicts = [row["verdict"] for row in rows]
-    assert verdicts == ["good better", "not told", "good better"]
+    assert verdicts == ["b better", "not told", "a better"]
     for columns in ((), ("--columns", "mean_a,mean_b")):
         asked = ("compare", sweep.directory, "--bold", "best", *columns)
         code, text = inside(*asked, "--format", "markdown")

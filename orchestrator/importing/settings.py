@@ -47,7 +47,7 @@ def require_like_settings(files: Sequence[Path], out: Path) -> None:
         remedy = "import those of each by itself, with --classifier NAME"
         if len(files) <= _MOST_LISTED:
             name = "{}" if _MODEL.fullmatch(key) else f"{key}-{{}}"
-            named = zip([name.format(value) for value in values], files, strict=True)
+            named = zip([name.format(v or "unnamed") for v in values], files, strict=True)
             words = shlex.join(["--out", str(out), *(f"--classifier={n}={f}" for n, f in named)])
             remedy = f"name it for each file: manyseed import {words}"
         raise UserError(what, file=files[0], remedy=remedy)

@@ -91,6 +91,18 @@ def test_settings_that_differ_in_seeds_and_ids_alone_are_of_one_model() -> None:
     assert accuracies(followed("logs")) == {"imported": pytest.approx(right(5, 9))}
 
 
+def test_files_without_the_setting_get_a_name_in_the_command() -> None:
+    for number, said in enumerate(("- model=cnn\n", "- seed=1\n", "- model=cnn\n")):
+        written(f"lab/{number}/p.csv", table(5 + number, number))
+        Path(f"lab/{number}/overrides.yaml").write_text(said)
+    options = ("--columns", "truth=y_true,prediction=y_pred")
+    said = refused("lab", "--name", "{run}/p.csv", *options)
+    assert "model is cnn beside it, not set beside lab/1/p.csv" in said
+    (line,) = re.findall(r"manyseed import (.*)", said)
+    assert inside("import", *shlex.split(line), *options)[0] == 0
+    assert accuracies(Path("made")).keys() == {"cnn", "unnamed"}
+
+
 @pytest.mark.parametrize("models", [("cnn", "cnn"), ("cnn", "mlp")])
 def test_settings_below_value_are_those_of_what_stands_above(models: tuple[str, str]) -> None:
     """As Weights & Biases writes them: seeds that several models share say nothing."""

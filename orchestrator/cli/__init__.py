@@ -44,6 +44,7 @@ def entry() -> NoReturn:
         if "polars" in sys.modules and _may_leave():
             from manyseed.slurm.processes import leave
 
+            _hush_libraries()
             leave(int(end.code or 0))
         raise
     raise AssertionError("main ends by an exit")
@@ -63,7 +64,26 @@ def _end_soon(code: int) -> NoReturn:
     late.daemon = True
     late.start()
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that still work
+    _hush_libraries()
     leave(code)
+
+
+def _hush_libraries() -> None:
+    """Let no library complain at exit of its own threads, which need not end in time.
+
+    They may work on what nobody waits for, on a busy machine or after a signal: zarr waits 0.2 s.
+    """
+    import logging
+
+    for name in LIBRARIES:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    told = sys.unraisablehook
+
+    def hushed(lost: sys.UnraisableHookArgs) -> None:
+        if str(getattr(lost.object, "__module__", "")).partition(".")[0] not in LIBRARIES:
+            told(lost)
+
+    sys.unraisablehook = hushed
 
 
 def _may_leave() -> bool:

@@ -497,6 +497,41 @@ def test_a_command_ends_after_a_signal_even_if_a_lock_is_held_for_good(
     assert (done.returncode, done.stdout, done.stderr) == (code, told, "")
 
 
+BUSY = """
+import atexit, time
+from manyseed.orchestrator import cli
+
+def own():
+    raise ValueError("own")
+
+def main():
+    import polars, zarr.core.sync
+    zarr.core.sync._get_loop().call_soon_threadsafe(time.sleep, 1)
+    time.sleep(0.1)
+    atexit.register(own)
+    raise SystemExit({code})
+
+cli.main = main
+cli.entry()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("code", [0, 130])
+def test_a_thread_of_zarr_that_is_busy_at_exit_is_not_told(code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY.replace("{code}", str(code))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("Exception ignored in atexit callback: <function own")
+    assert "zarr" not in done.stderr
+    assert "event loop" not in done.stderr
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("given", [{}, {"OMP_NUM_THREADS": "2"}, {"OPENBLAS_NUM_THREADS": "2"}])
 def test_numpy_of_a_command_starts_no_threads_but_those_asked_for(given: dict[str, str]) -> None:

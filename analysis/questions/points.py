@@ -438,7 +438,7 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
     )
     yield Answer(
         first_ones(of, lambda names: f"Points that change class between runs: {names}."),
-        details=_listed(rows, "flips"),
+        details=_listed(rows, "flips", several.height),
         rows=rows.to_dicts(),
         evidence=evidence,
         figures=("points",),
@@ -454,9 +454,11 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
 
     `labels`: a row per dataset, classifier and point.
     """
+    labels, chance = _telling(labels)
     ranked = suspects(labels)
     datasets = ranked["dataset"].unique(maintain_order=True).to_list()
-    short, rows, evidence = list[str](), list[pl.DataFrame](), list[str]()
+    short, rows, evidence, but = list[str](), list[pl.DataFrame](), list[str](), ""
+    n_wrong = 0
     for dataset in datasets:
         own = ranked.filter(dataset=dataset)
         wrong = own.filter(pl.col("wrong_least") >= NEARLY)
@@ -469,15 +471,20 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         n += " is" if wrong.height == 1 else " are"
         short.append(f"{wrong.height:,}{'' if short else ' points'} of {dataset}")
         rows.append(wrong.head(limit))
+        n_wrong += wrong.height
         evidence.append(
             f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
             f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
-            f"other, about {expected:.2g} would be."
+            f"other, about {expected:.2g} would be. By class: {_by_class(wrong, own)}."
         )
+        if left := chance.get(dataset):
+            but = f" but {' and '.join(left)}"
+            evidence.append(_not_counted(left))
     if not short:
         return
     found = pl.concat(rows)
-    headline = f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled."
+    every = f"{n} wrong in nearly every run of every classifier"
+    headline = shortest([f"{every}{but}: hard, or wrongly labelled.", f"{every}{but}."])
     if len(short) > 1:
         headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
     elif found.height == 1:
@@ -485,13 +492,43 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         headline = shortest([f"{headline.partition('hard')[0]}{named}.", headline])
     yield Answer(
         headline,
-        details=_listed(found, "wrong"),
+        details=_listed(found, "wrong", n_wrong),
         rows=found.to_dicts(),
         evidence=" ".join(evidence),
         cannot_tell="Where classes overlap, such points need no wrong label: look at them."
         + _counted_from(found),
         figures=("points",),
     )
+
+
+def _by_class(some: pl.DataFrame, every: pl.DataFrame) -> str:
+    """Say how many of some points have each label, out of all that have it; the most first."""
+    n = dict(every["truth"].drop_nulls().value_counts().iter_rows())
+    of = some["truth"].drop_nulls().value_counts().sort("count", "truth", descending=[True, False])
+    return first_ones([f"{name} {k:,} of {n[name]:,}" for name, k in of.iter_rows()], "{}".format)
+
+
+def _telling(labels: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """Return the rows of classifiers that tell classes apart, and by dataset which do not.
+
+    A classifier at chance is right on some points by luck, whatever their labels. It is one if its
+    mean share of right runs over k classes is not above 1/k by 1.96 standard errors, as if points
+    were independent. Where no classifier of a dataset is better, all are kept.
+    """
+    key, p, k = ["dataset", "classifier"], 1 - pl.col("wrong"), pl.len()
+    known = labels.drop_nulls("truth").group_by(*key, "truth")
+    of_class = known.agg(pl.col("wrong").mean(), n=pl.len())
+    noise = (p * (1 - p) / pl.col("n")).sum().sqrt() / k
+    at_chance = of_class.group_by(key).agg(poor=p.mean() - 1.96 * noise <= 1 / k)
+    marked = at_chance.with_columns(poor=pl.col("poor") & ~pl.col("poor").all().over("dataset"))
+    left = marked.filter("poor").sort(key).group_by("dataset").agg("classifier")
+    told = labels.join(marked.filter("poor"), on=key, how="anti", maintain_order="left")
+    return told, dict(left.iter_rows())
+
+
+def _not_counted(classifiers: Sequence[str]) -> str:
+    are = "is" if len(classifiers) == 1 else "are"
+    return f"{' and '.join(classifiers)} {are} not counted, as right no more often than by chance."
 
 
 def _counted_from(rows: pl.DataFrame) -> str:
@@ -507,6 +544,7 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     are wrong in all by chance. Without another classifier, nothing tells whether labels are wrong.
     A point with one run does not count.
     """
+    labels, chance = _telling(labels)
     known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
     datasets = known["dataset"].unique(maintain_order=True).to_list()
     of = dict(labels.select("dataset", "classifier").iter_rows())
@@ -525,8 +563,11 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         are += f" {'is' if n == 1 else 'are'} wrong in"
         evidence.append(
             f"{are} at least {NEARLY:.0%} of the runs of {of[dataset]}; if these erred on all "
-            f"points of a class alike, about {expected:.2g} would be."
+            f"points of a class alike, about {expected:.2g} would be. "
+            f"By class: {_by_class(wrong, every)}."
         )
+        if left := chance.get(dataset):
+            evidence.append(_not_counted(left))
     if not short:
         return
     found = pl.concat(rows)
@@ -534,10 +575,11 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     if len(short) == 1:
         text = f"{are} nearly every run of {of[found['dataset'][0]]}: {{}}.".format
         headline = first_ones([place(row) for row in found.iter_rows(named=True)], text)
+    n_wrong = found.height
     found = found.group_by("dataset", maintain_order=True).head(limit)
     yield Answer(
         headline,
-        details=_listed(found, "wrong"),
+        details=_listed(found, "wrong", n_wrong),
         rows=found.to_dicts(),
         evidence=" ".join(evidence),
         figures=("points",),
@@ -589,10 +631,13 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
     )
 
 
-def _listed(rows: pl.DataFrame, column: str) -> tuple[str, ...]:
-    return tuple(
+def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
+    """List points, and say how to list all `n` of them."""
+    lines = (
         f"  {row['dataset']}, {place(row)}: {column} {row[column]:.2f}, labelled "
         f"{row['truth'] or 'variously'}, "
         + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
         for row in rows.iter_rows(named=True)
     )
+    more = (f"  {rows.height:,} of {n:,} are listed; all: --limit {n}",)
+    return (*lines, *(more if n > rows.height else ()))

@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 
 _SUBJECTS = ("results", "evidence", "paths", "sweep")
 _NO_OPTIONS = ("report",)  # callbacks, which a caller from the command sets
+_MEANT = {
+    **dict.fromkeys(("best", "better", "mean", "means"), "accuracy"),
+    **dict.fromkeys(("difference", "p", "p-value", "pvalue", "significance", "test"), "compare"),
+    **dict.fromkeys(("ensemble", "ensembles"), "dee"),
+    **dict.fromkeys(("power", "repeats", "runs", "seeds"), "howmany"),
+    **dict.fromkeys(("citations", "cite", "paper"), "methods"),
+    **dict.fromkeys(("hard", "labels", "mislabelled", "noise", "samples"), "points"),
+    **dict.fromkeys(("rank", "ranking", "ranks"), "standings"),
+    **dict.fromkeys(("components", "sd", "std"), "variance"),
+}
+"""Questions by other words that are typed for them."""
 
 
 class Found(list[Any]):
@@ -80,6 +91,9 @@ def records(module: ModuleType) -> dict[str, Question]:
 
 def named(name: str) -> Question:
     """Return a question; raises a UserError for an unknown one."""
+    if (meant := _MEANT.get(name.lower())) and name not in known():
+        asked = f"{meant}: {known()[meant].asks}"
+        raise UserError("no such question", key="QUESTION", value=name, remedy=asked)
     require_one_of(name, known(), "no such question", key="QUESTION")
     return known()[name]
 

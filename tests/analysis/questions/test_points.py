@@ -316,7 +316,7 @@ def test_of_a_single_classifier_the_points_are_counted_and_named():
     )
     assert told.evidence == (
         "5 of 240 tested points of pics are wrong in at least 95% of the runs of cnn; if these "
-        "erred on all points of a class alike, about 0.0012 would be."
+        "erred on all points of a class alike, about 0.0012 would be. By class: a 5 of 240."
     )
     named = ("index", "file", "truth", "majority", "wrong")
     assert [tuple(row[name] for name in named) for row in told.rows] == [
@@ -476,3 +476,59 @@ def test_a_verdict_that_rests_on_all_points_hangs_on_no_few():
     assert (found.index, found.points, found.most) == ((), 1000, 50)
     told = hangs(found, "a > b", "d")
     assert told.headline == "a > b on d hangs on no few points: more than 50 of 1,000."
+
+
+def at_chance(labels, classifier, seed=0):
+    """Return a further classifier whose runs are right on half of the points, whatever these are."""
+    one = labels.filter(pl.col("classifier") == labels["classifier"][0])
+    wrong = np.random.default_rng(seed).binomial(8, 0.5, one.height) / 8
+    return one.with_columns(
+        classifier=pl.lit(classifier), wrong=pl.Series(wrong, dtype=one.schema["wrong"])
+    )
+
+
+def of_two_classes(labels):
+    return labels.with_columns(
+        truth=pl.when(pl.col("index") % 4 == 0).then(pl.lit("b")).otherwise(pl.lit("a"))
+    )
+
+
+def test_a_classifier_at_chance_hides_no_points_that_the_others_get_wrong():
+    labels, at = labelled(0, 20)
+    labels = of_two_classes(labels)
+    (alone,) = points.wrong_labels(labels)
+    assert "but" not in alone.headline
+    (told,) = points.wrong_labels(pl.concat([labels, at_chance(labels, "bad")]))
+    assert told.rows == alone.rows
+    assert "nearly every run of every classifier but bad" in told.headline.replace("\n", " ")
+    assert "bad is not counted, as right no more often than by chance." in told.evidence
+    # where none is better than chance, none is left out
+    lost = pl.concat([at_chance(labels, name, seed) for seed, name in enumerate("xy")])
+    assert points.suspects(lost)["classifiers"].unique().to_list() == [2]
+    assert list(points.wrong_labels(lost)) == []
+
+
+def test_of_one_classifier_beside_one_at_chance_the_points_are_its_own():
+    labels = of_two_classes(always_wrong([3, 50, 70, 200, 230]))
+    both = pl.concat([labels, at_chance(labels, "bad")])
+    assert list(points.wrong_labels(both)) == []
+    (told,) = points.often_wrong(both)
+    assert "wrong in nearly every run of cnn" in told.headline
+    assert "bad is not counted" in told.evidence
+
+
+def test_the_labels_of_wrong_points_are_counted_and_all_can_be_listed():
+    labels, at = labelled(0, 20)
+    is_b = pl.col("index").is_in([*at][:8]) | (pl.col("index") % 4 == 0)
+    labels = labels.with_columns(truth=pl.when(is_b).then(pl.lit("b")).otherwise(pl.lit("a")))
+    (told,) = points.wrong_labels(labels, limit=5)
+    ranked = points.suspects(labels).filter(pl.col("wrong_least") >= points.NEARLY)
+    n = dict(ranked["truth"].value_counts().iter_rows())
+    first, second = sorted(n, key=lambda name: (-n[name], name))
+    of = dict(labels.unique("index")["truth"].value_counts().iter_rows())
+    assert told.evidence.endswith(
+        f"By class: {first} {n[first]} of {of[first]}, {second} {n[second]} of {of[second]}."
+    )
+    assert told.details[-1] == f"  5 of {ranked.height} are listed; all: --limit {ranked.height}"
+    (every,) = points.wrong_labels(labels, limit=ranked.height)
+    assert len(every.details) == ranked.height

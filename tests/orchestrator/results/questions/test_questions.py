@@ -320,3 +320,11 @@ def test_the_table_of_questions_is_that_of_the_records() -> None:
         assert (f"- `{one.name}`: {one.asks}" in further) is (one.name not in told)
     without = page.replace("| `points` |", "| points |")
     assert "- `points`: Which test points flip" in guide.completed("commands", without)
+
+
+def test_a_question_by_another_name_is_told_what_asks_it():
+    with pytest.raises(UserError, match="points: Which test points flip between runs"):
+        registry.named("hard")
+    for name, meant in registry._MEANT.items():
+        assert meant in registry.known()
+        assert name not in registry.known()

@@ -25,8 +25,8 @@ from manyseed.analysis.metrics.metric import better
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
+from manyseed.analysis.questions.hardpoints import LISTED, often_wrong, wrong_labels
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.points import LISTED, often_wrong, wrong_labels
 from manyseed.analysis.questions.question import Answer, answers, place
 from manyseed.analysis.report.citations import STUDIES
 from manyseed.analysis.report.tables import (

@@ -78,7 +78,8 @@ def column_info(
             looks, shown = "few", tuple(f"{number:.0f}" for number in distinct)
         elif not looks and (far := _far(distinct, known)):
             looks, shown = "far", far
-        return ColumnInfo(name, "continuous", looks=looks, shown=shown)
+        n_missing = int(np.isnan(values).sum())
+        return ColumnInfo(name, "continuous", looks=looks, shown=shown, n_missing=n_missing)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
     others = None if is_declared else _beside_numbers(labels)
@@ -97,7 +98,8 @@ def column_info(
         looks = "distinct"
     else:
         looks, shown = _of_labels(different, doubt)
-    return ColumnInfo(name, "categorical", len(different), looks, shown)
+    n_missing = values.size - len(labels)
+    return ColumnInfo(name, "categorical", len(different), looks, shown, n_missing=n_missing)
 
 
 def told_by(

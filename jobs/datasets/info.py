@@ -59,6 +59,8 @@ class ColumnInfo:
     rows : (int, int, int)
         Of such a column, of names or numbers of rows, and of 20 labels or more that are in 2 to 20
         rows each: different values, and the fewest and most rows that share one; else zeros.
+    n_missing : int
+        Rows of a feature that have no value.
     """
 
     name: str
@@ -68,6 +70,7 @@ class ColumnInfo:
     shown: tuple[str, ...] = ()
     tells: Tells = ""
     rows: tuple[int, int, int] = (0, 0, 0)
+    n_missing: int = 0
 
 
 OFFICIAL = "official"  # value of ``test`` where the source's own test part is the test set

@@ -14,17 +14,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import did_you_mean
+from manyseed.jobs.checks import NOTHING, did_you_mean
 from manyseed.jobs.datasets.frame import is_masked
 from manyseed.jobs.run import OFF, TrainingSet, are_probabilities
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 
-class OwnError(RuntimeError):
+class CodeFailed(Exception):
+    """Users' code failed, and its run with it.
+
+    `needs`: keys that its table lacks, with their values.
+    """
+
+    def __init__(self, reason: str, needs: Mapping[str, str] = NOTHING) -> None:
+        super().__init__(reason)
+        self.needs = needs
+
+    def __str__(self) -> str:
+        lacking = ", ".join(f'{key} = "{value}"' for key, value in self.needs.items())
+        return f"{self.args[0]}; add to its table: {lacking}" if lacking else str(self.args[0])
+
+
+class OwnError(CodeFailed, RuntimeError):
     """Users' code misbehaved; the run fails, not the machine."""
 
 
-class CommandError(Exception):
+class CommandError(CodeFailed):
     """A user's command failed; the run fails, even if the command ran out of memory."""
 
 
@@ -213,8 +228,8 @@ def require_logits(values: Floats, what: str) -> None:
     """Refuse logits (sample, class) if each row could be the probabilities of its classes."""
     if are_probabilities(values):
         raise OwnError(
-            f"{what} returned probabilities, not logits: each row lies in 0 to 1 and sums to 1; "
-            'add to its table: scores = "probabilities"'
+            f"{what} returned probabilities, not logits: each row lies in 0 to 1 and sums to 1",
+            {"scores": "probabilities"},
         )
 
 

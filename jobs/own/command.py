@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.checks import NOTHING
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.own import calling, guard, table
 from manyseed.jobs.own.calling import CommandError, OwnError, encoded
@@ -79,7 +80,7 @@ def fit(given: FitInput) -> Fitted:
         try:
             value = in_form(output, settings["scores"], "the command", len(X_test), data.n_classes)
         except OwnError as error:
-            raise _with_log(str(error), log) from None
+            raise _with_log(str(error.args[0]), log, error.needs) from None
         if not np.isfinite(value).all():
             raise _with_log("the command returned scores that are not finite", log)
         return Fitted(value[np.newaxis], seconds)
@@ -196,9 +197,10 @@ def _log(scratch: Path) -> str:
         return file.read().decode(errors="replace").strip()
 
 
-def _with_log(reason: str, log: str) -> CommandError:
-    error = CommandError(reason)
-    error.add_note(f"It printed last:\n{log}" if log else "It printed nothing.")
+def _with_log(reason: str, log: str, needs: Mapping[str, str] = NOTHING) -> CommandError:
+    error = CommandError(reason, needs)
+    if log or not needs:
+        error.add_note(f"It printed last:\n{log}" if log else "It printed nothing.")
     return error
 
 

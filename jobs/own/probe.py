@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
 from manyseed.jobs.own import command, copies, estimator, network, table, training
-from manyseed.jobs.own.calling import OwnError, asked, load
+from manyseed.jobs.own.calling import CodeFailed, OwnError, asked, load
 from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
@@ -138,9 +138,12 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             found = prediction(fitted.scores, "none", fitted.seconds)
             return found, fitted.alive, perf_counter() - started
         except Exception as error:
+            needs = NOTHING
+            if isinstance(error, CodeFailed):  # told apart from what is wrong
+                needs, error.needs = error.needs, needs
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
             shown = _described(error, 0) + _by_number(own, request, error)  # advice may follow
-            raise _Wrong(f"failed in a probe ({what}): {shown}") from error
+            raise _Wrong(f"failed in a probe ({what}): {shown}", needs=needs) from error
 
     try:
         first, model, seconds = predict(1)
@@ -149,7 +152,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             raise
         predict(1, _rows(replace(request, missing=())))  # where this fails, too, NaN is not why
         reason = f"cannot take the data's missing values, which are NaN: {error}\n  {_IMPUTED}"
-        raise _Wrong(reason) from error
+        raise _Wrong(reason, needs={"encode": "dense"}) from error
     notes += _doubts(own, first.scores, model)
     if seconds > _LONG_SECONDS:
         note = f"a probe took {seconds:.0f} s, so no second fit was compared with it"

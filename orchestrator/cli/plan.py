@@ -570,7 +570,7 @@ def init(
     out = out or Path("sweep.toml")
     submits = _lacks_profile()
     with console.status("reading the data, and timing a fit"):
-        text, told = sweep_file(data, model, target, named_after, out, submits=submits)
+        text, told, sound = sweep_file(data, model, target, named_after, out, submits=submits)
     if out.exists():
         raise UserError("exists already", file=out, remedy="name another file with --out")
     with unavailable("write", out):
@@ -578,8 +578,8 @@ def init(
     console.print(f"Wrote {out}.")
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
-    say_next("Look", "plan", out, "--dry-run")
-    for what, words, _ in to_train(out, submits=submits):
+    say_next("Look" if sound else "Once mended", "plan", out, "--dry-run")
+    for what, words, _ in to_train(out, submits=submits) if sound else ():
         say_next(what, *words)
 
 

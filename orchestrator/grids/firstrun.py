@@ -27,6 +27,7 @@ _AROUND, _MOST_AROUND = 30.0, 60.0
 """Seconds of it for starting processes, the analysis and the report, on a machine as fast as the
 estimates take it to be, and at most."""
 _CORES = 2
+_ASKED = ("scores", "encode")  # keys without which code of one's own may be refused
 _FEWEST_EPOCHS = 5
 _PROBE = 0.5  # seconds that a probe should take
 RUNS, _FEWER_RUNS, _FEWEST_ROWS = 10, 5, 1000
@@ -43,7 +44,8 @@ class FirstRun:
     `absent` are classifiers that lack a package here, `steady` those of `models` that draw no
     random number. `epochs` of each network are as many as there is time for, at most the default.
     `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed. `problem`
-    is why none could be. `fixed` are the seeds to which code of one's own gives a value.
+    is why none could be. `fixed` are the seeds to which code of one's own gives a value, `needs`
+    the keys without which it is refused.
     """
 
     models: Sequence[str]
@@ -56,6 +58,7 @@ class FirstRun:
     seconds: float = 0.0
     problem: str = ""
     fixed: Sequence[str] = ()
+    needs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def told(self) -> str:
@@ -75,19 +78,21 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
     models = models if model is None else ["mine" if is_own else model]
     fixed: list[str] = []
+    needs: Mapping[str, Any] = {}
+    resolved: dict[str, classifiers.ClassifierInfo] = {}
     absent = [each for each in suitable if each not in models]
     try:
         if is_own:  # probed, as it will be when it is planned
-            own = OwnCode([Path.cwd()], {})
-            resolved = {name: own.resolve(name, table, info) for name in models}
-            fixed = _fixed(note for notes in own.notes.values() for note in notes)
+            resolved["mine"], notes, needs = _probed(table, info)
+            fixed = _fixed(notes)
         else:
             resolved = {name: classifiers.resolve(name, {}, info) for name in models}
     except classifiers.Unsuitable as error:
         raise refused(error, key="MODEL", value=model) from None
     except Refused as error:  # such as weights that are not there yet; planning says what to do
-        problem = "\n".join(str(error).splitlines()[:2])  # what is wrong, and the remedy
-        return FirstRun(models, absent, (), usual, problem=problem)
+        first, *then = str(error).splitlines()  # what is wrong, and the remedy
+        remedy = [line for line in then[:1] if not line.strip().startswith("It printed")]
+        return FirstRun(models, absent, (), usual, problem="\n".join([first, *remedy]))
     steady = [name for name, each in resolved.items() if not each.consumes]
     networks = [] if is_own else [name for name in models if resolved[name].epochs]
     if any(map(classifiers.lacking, models)):
@@ -110,7 +115,9 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         }
         whole = around + others + sum(seconds(*each) for each in epochs.items())
         alike = [] if rows else steady  # each run draws its own rows
-        return FirstRun(models, absent, alike, repeats, runs, epochs, rows, whole, fixed=fixed)
+        return FirstRun(
+            *(models, absent, alike, repeats, runs, epochs, rows, whole), fixed=fixed, needs=needs
+        )
 
     def fits(found: FirstRun) -> bool:
         enough = min(found.epochs.values(), default=_FEWEST_EPOCHS) >= _FEWEST_EPOCHS
@@ -122,6 +129,27 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         smaller.append(planned(_FEWER_RUNS, int(float(f"{rows:.1e}"))))
     smaller += [planned(runs, smaller[-1].rows, min(2, usual)) for runs in (_FEWER_RUNS, 2)]
     return next(filter(fits, smaller), smaller[-1])
+
+
+def _probed(
+    table: Mapping[str, Any], info: DatasetInfo
+) -> tuple[classifiers.ClassifierInfo, list[str], dict[str, Any]]:
+    """Return code of one's own as resolved, the notes on it, and the keys that it needs besides.
+
+    They say how its scores are read, or how its rows are encoded.
+    """
+    needs: dict[str, Any] = {}
+    while True:
+        own = OwnCode([Path.cwd()], {})
+        try:
+            found = own.resolve("mine", {**table, **needs}, info)
+        except Refused as error:
+            new = {key: error.needs[key] for key in _ASKED if key in error.needs}
+            if new.keys() <= needs.keys():
+                raise
+            needs |= new
+        else:
+            return found, [note for notes in own.notes.values() for note in notes], needs
 
 
 def _fixed(notes: Iterable[str]) -> list[str]:

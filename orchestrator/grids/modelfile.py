@@ -9,7 +9,7 @@ import ast
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from manyseed.jobs import classifiers
@@ -63,7 +63,9 @@ def model_table(model: str, data: str = "DATA") -> dict[str, object]:
         return {form: f"{_module(path, model, data=data)}:{name}"}
     start = PROGRAMS.get(path.suffix, "./" if "/" not in model else "")
     files = "--train {train} --test {test} --out {out}"
-    return {"command": f"{start}{model} --seed {{seed}} {files}"}
+    own = _script_options(path) if path.suffix == ".py" else {}
+    seed = next((f"--{name}" for name in own if name.replace("-", "_") in SEEDS), "--seed")
+    return {"command": f"{start}{model} {seed} {{seed}} {files}"}
 
 
 def entry_point(text: str, key: str, data: str = "DATA") -> str:
@@ -186,7 +188,12 @@ def space(table: Mapping[str, object]) -> dict[str, object]:
     file = Path(f"{module.replace('.', '/')}.py")
     if form == "module":
         return {"lr": _LEARNING_RATE}
-    if form == "command" or not file.is_file():
+    if form == "command":
+        script = _script(str(entry))
+        own = {} if script is None else _script_options(script)
+        first = sorted(own.items(), key=lambda each: not isinstance(each[1], float))
+        return _range((name.replace("-", "_"), value) for name, value in first)
+    if not file.is_file():
         return {}
     nodes = [each for each in _statements(file, str(entry)) if getattr(each, "name", "") == name]
     if form == "train":
@@ -195,14 +202,45 @@ def space(table: Mapping[str, object]) -> dict[str, object]:
         return {"lr": _LEARNING_RATE} if "'lr'" in keys else {}
     if nodes and isinstance(nodes[0], ast.ClassDef):
         nodes = [each for each in nodes[0].body if getattr(each, "name", "") == "__init__"]
-    for parameter, value in _defaults(nodes[0]) if nodes else ():
-        if parameter in (*SEEDS, *_NO_HPARAMS) or value <= 0:
+    return _range(_defaults(nodes[0])) if nodes else {}
+
+
+def _range(parameters: Iterable[tuple[str, int | float | None]]) -> dict[str, object]:
+    """Return a range around the default of the first parameter that may be an hparam."""
+    for parameter, value in parameters:
+        if parameter in (*SEEDS, *_NO_HPARAMS) or value is None or value <= 0:
             continue
         if isinstance(value, int):
             return {parameter: {"low": max(1, value // 4), "high": 4 * value, "default": value}}
         limits = {"low": value / 10, "high": 10 * value, "default": value}
         return {parameter: {**limits, "log": True}}
     return {}
+
+
+def _script_options(script: Path) -> dict[str, int | float | None]:
+    """Return the long options that a script declares, without dashes, with defaults if numbers."""
+    found: dict[str, int | float | None] = {}
+    for node in ast.walk(ast.Module(_statements(script, str(script)), [])):
+        if not isinstance(node, ast.Call):
+            continue
+        words = [each.value for each in node.args if isinstance(each, ast.Constant)]
+        names = [str(word)[2:] for word in words if str(word).startswith("--")]
+        given = {each.arg: each.value for each in node.keywords}.get("default")
+        value = given.value if isinstance(given, ast.Constant) else None
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        found |= dict.fromkeys(names, number)
+    return found
+
+
+def with_hparam(line: str, name: str) -> str:
+    """Return a command that passes an hparam to its script's option of that name."""
+    own = _script_options(script) if (script := _script(line)) is not None else {}
+    option = next((each for each in own if each.replace("-", "_") == name), name)
+    return line.replace(" --train", f" --{option} {{hparams.{name}}} --train")
+
+
+def _script(line: str) -> Path | None:
+    return next((Path(word) for word in shlex.split(line) if word.endswith(".py")), None)
 
 
 def _defaults(function: ast.stmt) -> Iterator[tuple[str, int | float]]:
@@ -218,7 +256,11 @@ def _defaults(function: ast.stmt) -> Iterator[tuple[str, int | float]]:
 
 
 _LEARNING_RATE = {"low": 1e-4, "high": 1.0, "default": 0.01, "log": True}
-_NO_HPARAMS = ("verbose", "verbosity", "n_jobs", "n_threads", "num_threads", "nthread")
+_NO_HPARAMS = (
+    *("verbose", "verbosity", "n_jobs", "jobs", "n_threads", "num_threads", "nthread", "threads"),
+    *("num_workers", "workers", "test_size", "val_size", "valid_size", "test_fraction", "timeout"),
+    *("val_fraction", "log_interval", "patience", "folds", "fold", "device", "gpu"),
+)
 
 
 def _likeliest(found: Sequence[_Definition]) -> str:

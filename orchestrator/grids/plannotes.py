@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from manyseed.analysis.counts import some
+from manyseed.analysis.counts import counted, some
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.jobs.datasets.columns import (
@@ -35,6 +36,8 @@ _LOOKS = {
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")
 """How notes on users' own code begin that tell what was found."""
+_MEASURES = re.compile("linear|logistic|ridge|svm|neighbors|neural|mlp|kernel", re.IGNORECASE)
+"""How names of models read that take numbers as amounts."""
 TELLS = "tells {} by itself: each of its values has one class"
 NAMELESS = "the column without a name"  # as pandas writes an index
 _WRITTEN = {
@@ -171,12 +174,17 @@ class Notes:
         self._mirrored: dict[str, str] = {}
         self._steps: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._rows: dict[tuple[str, int], dict[int, None]] = {}  # by dataset and rows there are
+        self._coded: dict[tuple[str, str], tuple[int, str]] = {}
         self._others: list[str] = []
         self._expected: set[str] = set()  # of others, those that tell what is always so
 
     def resolved(self, fits: Iterable[Fit]) -> None:
         """Note what resolving axis values for datasets and classifiers showed."""
         for fit in fits:
+            own = fit.pair.classifier.canonical
+            if own.get("encode") == "raw" and (n := fit.pair.dataset.n_categorical):
+                names = fit.names["classifier"], fit.names["dataset"]
+                self._coded[names] = n, str(own["name"])
             for (axis, value), found in fit.cells.items():
                 self._add(axis, value, fit.names, found)
                 if axis == "train_fraction":
@@ -234,8 +242,10 @@ class Notes:
         """Note how a file's columns are used, and which of them a user should check."""
         kinds: dict[str, list[str]] = {"continuous": [], "categorical": [], "ignored": []}
         for column in columns:
-            labels = f" ({column.n_labels:,})" if column.kind == "categorical" else ""
-            kinds[column.kind].append(f"{column.name or NAMELESS}{labels}")
+            facts = [f"{column.n_labels:,}"] if column.kind == "categorical" else []
+            facts += [f"{column.n_missing:,} missing"] if column.n_missing else []
+            told = f" ({', '.join(facts)})" if facts else ""
+            kinds[column.kind].append(f"{column.name or NAMELESS}{told}")
         listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
         self._tell(f"{name}: columns are interpreted as " + "; ".join(listed))
         for column in columns:
@@ -289,8 +299,18 @@ class Notes:
 
     def unexpected(self) -> tuple[str, ...]:
         """Return the notes on what a user may want to change; other notes only tell how it is."""
-        expected = {*self._expected, *self._counted_rows()}
+        of_trees = self._codes(lambda entry: not _MEASURES.search(entry))
+        expected = {*self._expected, *self._counted_rows(), *of_trees}
         return tuple(line for line in self.lines() if line not in expected)
+
+    def _codes(self, wanted: Callable[[str], object]) -> list[str]:
+        """Tell which of one's own classifiers get labels as numbers, of those that are wanted."""
+        return [
+            f"{classifier} on {dataset}: labels ({counted(n, 'column')}) are codes 0, 1, 2, …, as "
+            'trees can use them; linear models, networks and distances need encode = "dense"'
+            for (classifier, dataset), (n, entry) in self._coded.items()
+            if wanted(entry)
+        ]
 
     def _counted_rows(self) -> list[str]:
         return [
@@ -334,7 +354,7 @@ class Notes:
                 f"{CROP_FLIP} mirrors half of the images: on {some(written, _SHOWN)} that makes "
                 "other characters, with the class of the first"
             )
-        return (*lines, *self._counted_rows(), *self._others)
+        return (*lines, *self._counted_rows(), *self._codes(str), *self._others)
 
 
 def _merged(hparams: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -35,11 +35,24 @@ from manyseed.orchestrator.grids.firstdata import (
     plain,
 )
 from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
-from manyseed.orchestrator.grids.modelfile import PROGRAMS, entry_point, model_table, space
+from manyseed.orchestrator.grids.modelfile import (
+    PROGRAMS,
+    entry_point,
+    model_table,
+    space,
+    with_hparam,
+)
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 
 _WIDTH = 27
+
+
+_NEEDED = {
+    "scores": "as the code returns",
+    "encode": "imputes missing values, which the code does not take; standardises, one-hot encodes",
+}
+"""What keys of one's own code are for, where a probe asked for them."""
 
 
 def to_train(file: Path, *, submits: bool) -> Iterator[tuple[str, tuple[object, ...], str]]:
@@ -63,8 +76,10 @@ def sweep_file(
     file: Path = Path("sweep.toml"),
     *,
     submits: bool = False,
-) -> tuple[str, list[str]]:
-    """Return the text of a sweep file, and sentences on what its reader should check.
+) -> tuple[str, list[str], bool]:
+    """Return the text of a sweep file, what its reader should check, and whether it can be run.
+
+    It cannot while code of one's own fails.
 
     `data`: a file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
     `model`: a classifier, ``"module:name"`` in the working folder or installed, a script, or a
@@ -83,15 +98,24 @@ def sweep_file(
         *_noted(described),
         *_fewer_epochs(first),
         *_seeds(first, model),
+        *(
+            f"{toml_key(key)} = {toml_value(value)}: {_NEEDED[key]}"
+            for key, value in first.needs.items()
+        ),
     )
     told = [f"Read: {_rows(described.info)}", _classes(described.info)]
     asked = [f"  {question}" for question in questions]
     told += ["Please check:", *asked] if asked else []
     told += [first.told] if first.told else []
+    if first.problem and "command" in table:
+        told.append(
+            f"A command gets rows from {{train}} and {{test}} and writes scores to {{out}}: "
+            f"{command('docs', 'own')}#a-command"
+        )
     called = _free(plain(name or described.name) or "sweep")
     yielded = _lines(described, first, table, called, file, submits=submits)
     lines = [_printable(line) if line.startswith("#") else line for line in yielded]
-    return "".join(f"{line}\n" for line in lines), told
+    return "".join(f"{line}\n" for line in lines), told, not first.problem
 
 
 def _printable(line: str) -> str:
@@ -238,15 +262,20 @@ def _lines(
     if table:
         yield "\n[classifier.mine]"
         yield from (_line(key, value) for key, value in table.items())
-        if (form := form_of(table)) in ("train", "command"):
+        yield from (_line(key, value, _NEEDED[key]) for key, value in first.needs.items())
+        if "scores" not in first.needs and (form := form_of(table)) in ("train", "command"):
             usual, *others = SCORES[form]
             last = toml_value(others.pop())
             remark = f"by default; {', '.join(map(toml_value, others))} or {last} say otherwise"
             yield f"# scores  = {toml_value(usual)}          # {remark}"
         offered = {"timeout": 600, "encode": "dense"} if "command" in table else {"params": {}}
+        offered = {key: value for key, value in offered.items() if key not in first.needs}
         yield from (f"# {_line(key, value, TABLE[key].about)}" for key, value in offered.items())
         if ranges := space(table):
             yield f"# space   = {toml_value(ranges)}"
+            if "command" in table:  # which must name each hparam
+                line = with_hparam(str(table["command"]), next(iter(ranges)))
+                yield f"# then: command = {toml_value(line)}"
 
 
 def _grid(
@@ -284,7 +313,9 @@ def _rows(info: DatasetInfo) -> str:
     if info.image:
         return f"{rows} of {height} × {width} pixels, {counted(channels, 'channel')}"
     of = counted(info.n_features, "feature")
-    return f"{rows} of {of}, {info.n_categorical:,} of them categorical"
+    lacking = [f"{one.name} {one.n_missing:,}" for one in info.columns if one.n_missing]
+    missing = f"; values missing: {some(lacking, SHOWN)}" if lacking else ""
+    return f"{rows} of {of}, {info.n_categorical:,} of them categorical{missing}"
 
 
 def _classes(info: DatasetInfo) -> str:

@@ -16,7 +16,7 @@ import polars as pl
 from manyseed.analysis.counts import below
 from manyseed.analysis.figures.kind import FURTHER
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
-from manyseed.analysis.questions.points import by_point
+from manyseed.analysis.questions.hardpoints import by_point
 from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.wording import summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last

@@ -14,7 +14,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, compare, hanging, hangs
 from manyseed.analysis.questions.crossed import flips
-from manyseed.analysis.questions.points import LISTED, answer, by_point
+from manyseed.analysis.questions.hardpoints import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import IS_CROSSED, PAIR
 from manyseed.orchestrator.asking.averaging import require_confidence

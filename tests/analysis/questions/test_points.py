@@ -16,10 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.claims.points import judged, labelled, on_test_sets, resting
+from benchmarks.claims.points import (
+    at_chance,
+    judged,
+    labelled,
+    of_two_classes,
+    on_test_sets,
+    resting,
+)
 from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import points
+from manyseed.analysis.questions import hardpoints, points
 from manyseed.analysis.questions.comparison import hanging, hangs
 from manyseed.analysis.questions.quantiles import poisson_above, runs_needed
 from manyseed.analysis.tables.schema import together
@@ -230,7 +237,7 @@ def table(cells, flips=None, majority=None, wrong=None, n=4):
 
 
 def answers(found):
-    return points.answer(found.lazy(), points.by_point(found.lazy()))
+    return hardpoints.answer(found.lazy(), hardpoints.by_point(found.lazy()))
 
 
 def test_flips_by_source_are_the_planted_split():
@@ -260,9 +267,9 @@ def test_classifiers_disagree_where_their_majorities_do():
 @pytest.mark.parametrize("seed", range(5))
 def test_planted_wrong_labels_come_first(seed):
     labels, at = labelled(seed, 20)
-    ranked = points.suspects(labels)
+    ranked = hardpoints.suspects(labels)
     assert at <= set(ranked["index"][:30].to_list())
-    (told,) = points.wrong_labels(labels)
+    (told,) = hardpoints.wrong_labels(labels)
     wrong = (
         r"[\d,]+ of 1,000 tested points of d are wrong in nearly every run of every classifier: "
     )
@@ -274,14 +281,14 @@ def test_planted_wrong_labels_come_first(seed):
 def test_points_wrong_in_exactly_nearly_all_runs_count():
     labels, at = labelled(0, 20)
     wrong = pl.when(pl.col("index").is_in(list(at))).then(19 / 20).otherwise(3 / 20)
-    (told,) = points.wrong_labels(labels.with_columns(wrong=wrong.cast(pl.Float32)))
+    (told,) = hardpoints.wrong_labels(labels.with_columns(wrong=wrong.cast(pl.Float32)))
     assert told.headline.startswith("20 of 1,000 tested points of d are wrong")
 
 
 def test_wrong_labels_of_several_datasets_are_one_answer():
     (one, at), (other, of) = labelled(0, 20), labelled(1, 20)
     labels = pl.concat([one, other.with_columns(dataset=pl.lit("e"))])
-    (told,) = points.wrong_labels(labels)
+    (told,) = hardpoints.wrong_labels(labels)
     wrong = r"Hard or wrongly labelled, as nearly all runs err: \d+ points of d, \d+ of e\."
     assert re.fullmatch(wrong, told.headline.replace("\n", " "))
     assert all(
@@ -292,7 +299,7 @@ def test_wrong_labels_of_several_datasets_are_one_answer():
 
 def test_a_single_classifier_names_no_wrong_label():
     labels, _ = labelled(0, 20, classifiers=1)
-    assert list(points.wrong_labels(labels)) == []
+    assert list(hardpoints.wrong_labels(labels)) == []
 
 
 def always_wrong(at, n_runs=8, n=240, dataset="pics", classifier="cnn", files=True):
@@ -309,7 +316,7 @@ def always_wrong(at, n_runs=8, n=240, dataset="pics", classifier="cnn", files=Tr
 
 
 def test_of_a_single_classifier_the_points_are_counted_and_named():
-    (told,) = points.often_wrong(always_wrong([3, 50, 70, 200, 230]), limit=2)
+    (told,) = hardpoints.often_wrong(always_wrong([3, 50, 70, 200, 230]), limit=2)
     assert told.headline == (
         "5 of 240 tested points of pics are wrong in nearly every run of cnn: "
         "x/3.png, x/50.png, x/70.png, x/200.png, x/230.png."
@@ -324,11 +331,11 @@ def test_of_a_single_classifier_the_points_are_counted_and_named():
         (50, "x/50.png", "a", "b", 1.0),
     ]
     assert "label" not in told.headline + told.text
-    (told,) = points.often_wrong(always_wrong(range(40), files=False))
+    (told,) = hardpoints.often_wrong(always_wrong(range(40), files=False))
     assert told.headline.endswith("of cnn: row 0 and 39 more.")
     assert len(told.headline.split()) <= 20
-    assert len(told.rows) == points.LISTED
-    (told,) = points.often_wrong(always_wrong([7], files=False))
+    assert len(told.rows) == hardpoints.LISTED
+    (told,) = hardpoints.often_wrong(always_wrong([7], files=False))
     assert (
         told.headline
         == "1 of 240 tested points of pics is wrong in nearly every run of cnn: row 7."
@@ -336,40 +343,42 @@ def test_of_a_single_classifier_the_points_are_counted_and_named():
 
 
 def test_of_a_single_classifier_nothing_is_counted_where_little_was_seen():
-    assert list(points.often_wrong(always_wrong([]))) == []
-    assert list(points.often_wrong(always_wrong([3], n_runs=1))) == []
+    assert list(hardpoints.often_wrong(always_wrong([]))) == []
+    assert list(hardpoints.often_wrong(always_wrong([3], n_runs=1))) == []
     both = pl.concat([always_wrong([3]), always_wrong([3], classifier="mlp")])
-    assert list(points.often_wrong(both)) == []
+    assert list(hardpoints.often_wrong(both)) == []
 
 
 def test_points_that_few_runs_get_wrong_by_chance_are_not_counted():
     """Of two runs with 47 % errors, 17 of 79 points are wrong in both."""
     wrong = [1.0] * 22 + [0.5] * 30 + [0.0] * 27
     few = always_wrong([], n_runs=2, n=79, files=False).with_columns(wrong=pl.Series(wrong))
-    assert list(points.often_wrong(few)) == []
-    assert len(list(points.often_wrong(few.with_columns(n_runs=8)))) == 1
+    assert list(hardpoints.often_wrong(few)) == []
+    assert len(list(hardpoints.often_wrong(few.with_columns(n_runs=8)))) == 1
     # nor if it is a class that is often wrong, and not some of its points
     two = pl.concat([always_wrong([], n=200), always_wrong(range(200, 240)).tail(40)])
     two = two.with_columns(truth=pl.when(pl.col("index") < 200).then(pl.lit("a")).otherwise(None))
-    assert list(points.often_wrong(two)) == []
+    assert list(hardpoints.often_wrong(two)) == []
 
 
 def test_points_with_a_single_run_are_not_among_those_counted():
     once = pl.col("index") >= 100
     labels = always_wrong([3, 50, 70]).with_columns(n_runs=pl.when(once).then(1).otherwise(8))
-    (told,) = points.often_wrong(labels)
+    (told,) = hardpoints.often_wrong(labels)
     start = "3 of 100 points of pics tested at least twice are wrong in nearly every run of cnn: "
     assert told.headline.startswith(start)
 
 
 def test_a_tie_is_named_as_one():
-    (told,) = points.often_wrong(always_wrong([3]).with_columns(majority=pl.lit(None, pl.String)))
+    (told,) = hardpoints.often_wrong(
+        always_wrong([3]).with_columns(majority=pl.lit(None, pl.String))
+    )
     assert told.details == ("  pics, x/3.png: wrong 1.00, labelled a, predicted: a tie",)
 
 
 def test_single_classifiers_of_several_datasets_are_one_answer():
     labels = pl.concat([always_wrong([3, 4]), always_wrong([9], dataset="e", classifier="mlp")])
-    (told,) = points.often_wrong(labels)
+    (told,) = hardpoints.often_wrong(labels)
     assert told.headline == "Wrong in nearly every run: 1 point of e (mlp), 2 of pics (cnn)."
     assert {(row["dataset"], row["index"]) for row in told.rows} == {
         ("pics", 3),
@@ -380,7 +389,7 @@ def test_single_classifiers_of_several_datasets_are_one_answer():
 
 def test_the_one_point_that_all_get_wrong_is_named():
     labels = pl.concat([always_wrong([3], n=500, classifier=name) for name in ("cnn", "mlp")])
-    (told,) = points.wrong_labels(labels)
+    (told,) = hardpoints.wrong_labels(labels)
     assert told.headline == (
         "1 of 500 tested points of pics is wrong in nearly every run of every classifier: x/3.png."
     )
@@ -478,51 +487,36 @@ def test_a_verdict_that_rests_on_all_points_hangs_on_no_few():
     assert told.headline == "a > b on d hangs on no few points: more than 50 of 1,000."
 
 
-def at_chance(labels, classifier, seed=0):
-    """Return a further classifier whose runs are right on half of the points, whatever these are."""
-    one = labels.filter(pl.col("classifier") == labels["classifier"][0])
-    wrong = np.random.default_rng(seed).binomial(8, 0.5, one.height) / 8
-    return one.with_columns(
-        classifier=pl.lit(classifier), wrong=pl.Series(wrong, dtype=one.schema["wrong"])
-    )
-
-
-def of_two_classes(labels):
-    return labels.with_columns(
-        truth=pl.when(pl.col("index") % 4 == 0).then(pl.lit("b")).otherwise(pl.lit("a"))
-    )
-
-
 def test_a_classifier_at_chance_hides_no_points_that_the_others_get_wrong():
-    labels, at = labelled(0, 20)
+    labels, _ = labelled(0, 20)
     labels = of_two_classes(labels)
-    (alone,) = points.wrong_labels(labels)
+    (alone,) = hardpoints.wrong_labels(labels)
     assert "but" not in alone.headline
-    (told,) = points.wrong_labels(pl.concat([labels, at_chance(labels, "bad")]))
+    (told,) = hardpoints.wrong_labels(pl.concat([labels, at_chance(labels, "bad")]))
     assert told.rows == alone.rows
     assert "nearly every run of every classifier but bad" in told.headline.replace("\n", " ")
-    assert "bad is not counted, as right no more often than by chance." in told.evidence
+    assert "bad not counted: not told to be better than chance." in told.evidence
     # where none is better than chance, none is left out
     lost = pl.concat([at_chance(labels, name, seed) for seed, name in enumerate("xy")])
-    assert points.suspects(lost)["classifiers"].unique().to_list() == [2]
-    assert list(points.wrong_labels(lost)) == []
+    assert hardpoints.suspects(lost)["classifiers"].unique().to_list() == [2]
+    assert list(hardpoints.wrong_labels(lost)) == []
 
 
 def test_of_one_classifier_beside_one_at_chance_the_points_are_its_own():
     labels = of_two_classes(always_wrong([3, 50, 70, 200, 230]))
     both = pl.concat([labels, at_chance(labels, "bad")])
-    assert list(points.wrong_labels(both)) == []
-    (told,) = points.often_wrong(both)
+    assert list(hardpoints.wrong_labels(both)) == []
+    (told,) = hardpoints.often_wrong(both)
     assert "wrong in nearly every run of cnn" in told.headline
-    assert "bad is not counted" in told.evidence
+    assert "bad not counted" in told.evidence
 
 
 def test_the_labels_of_wrong_points_are_counted_and_all_can_be_listed():
     labels, at = labelled(0, 20)
     is_b = pl.col("index").is_in([*at][:8]) | (pl.col("index") % 4 == 0)
     labels = labels.with_columns(truth=pl.when(is_b).then(pl.lit("b")).otherwise(pl.lit("a")))
-    (told,) = points.wrong_labels(labels, limit=5)
-    ranked = points.suspects(labels).filter(pl.col("wrong_least") >= points.NEARLY)
+    (told,) = hardpoints.wrong_labels(labels, limit=5)
+    ranked = hardpoints.suspects(labels).filter(pl.col("wrong_least") >= hardpoints.NEARLY)
     n = dict(ranked["truth"].value_counts().iter_rows())
     first, second = sorted(n, key=lambda name: (-n[name], name))
     of = dict(labels.unique("index")["truth"].value_counts().iter_rows())
@@ -530,5 +524,5 @@ def test_the_labels_of_wrong_points_are_counted_and_all_can_be_listed():
         f"By class: {first} {n[first]} of {of[first]}, {second} {n[second]} of {of[second]}."
     )
     assert told.details[-1] == f"  5 of {ranked.height} are listed; all: --limit {ranked.height}"
-    (every,) = points.wrong_labels(labels, limit=ranked.height)
+    (every,) = hardpoints.wrong_labels(labels, limit=ranked.height)
     assert len(every.details) == ranked.height

@@ -986,3 +986,92 @@ def test_numbers_with_units_and_marks_of_missing_values_are_asked_about(here: Pa
     assert "weight holds numbers with units" in asked
     notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
     assert any("age is -999" in note for note in notes)
+
+
+SCRIPT = """
+import argparse
+import numpy as np
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--random-state", type=int, default=0)
+parser.add_argument("--num-workers", type=int, default=2)
+parser.add_argument("--hidden", type=int, default=32)
+parser.add_argument("--weight-decay", type=float, default=1e-4)
+{files}
+given = parser.parse_args()
+rng = np.random.default_rng(given.random_state)
+p = rng.dirichlet(np.ones(3), len(np.load(given.test)["X"]))
+np.save(given.out, p)
+"""
+FILES = "for name in ('train', 'test', 'out'): parser.add_argument('--' + name)"
+
+
+def test_what_a_script_returns_and_its_options_are_written_for_it(here: Path) -> None:
+    (here / "net.py").write_text(SCRIPT.format(files=FILES))
+    text, table = written("sklearn:wine", "net.py")
+    start = "python net.py --random-state {seed}"
+    files = "--train {train} --test {test} --out {out}"
+    assert table["classifier"]["mine"] == {
+        "command": f"{start} {files}",
+        "scores": "probabilities",
+    }
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
+    offered = [line.removeprefix("# ").removeprefix("then: ") for line in text.splitlines()[-2:]]
+    more = tomllib.loads("\n".join(offered))
+    assert more["space"]["weight_decay"]["default"] == 1e-4
+    assert more["command"] == f"{start} --weight-decay {{hparams.weight_decay}} {files}"
+    lines = [line for line in text.splitlines() if not line.startswith("command = ")]
+    (here / "sweep.toml").write_text("\n".join([*lines, *offered]))
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
+
+
+def test_a_script_that_fails_is_told_what_it_gets_and_is_not_to_be_run(here: Path) -> None:
+    (here / "net.py").write_text(SCRIPT.format(files=""))
+    code, said = inside("init", "sklearn:wine", "net.py")
+    said = " ".join(said.split())
+    assert code == 0
+    assert "unrecognized arguments: --train" in said
+    assert "It printed" not in said
+    assert "gets rows from {train} and {test} and writes scores to {out}: manyseed docs own" in said
+    assert "Once mended: manyseed plan sweep.toml --dry-run" in said
+    assert "manyseed run" not in said
+
+
+def test_missing_values_are_told_and_imputed_for_a_model_that_takes_none(here: Path) -> None:
+    frame = pl.read_csv("measured.csv").with_columns(
+        dose=pl.when(pl.col("dose") > 1.5).then(None).otherwise("dose")
+    )
+    frame.write_csv("measured.csv")
+    (here / "own.py").write_text(
+        "from sklearn.linear_model import LogisticRegression\n"
+        "def build(): return LogisticRegression(solver='saga', max_iter=5)\n"
+    )
+    code, said = inside("init", "measured.csv", "own.py")
+    assert code == 0, said
+    assert f"values missing: dose {frame['dose'].null_count()}" in said
+    table = tomllib.loads(Path("sweep.toml").read_text())
+    assert table["classifier"]["mine"]["encode"] == "dense"
+    notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
+    assert any(f"dose ({frame['dose'].null_count()} missing)" in note for note in notes)
+    assert not any("codes 0, 1, 2" in note for note in notes)
+
+
+def test_that_labels_are_numbers_to_a_linear_model_is_told(here: Path) -> None:
+    (here / "own.py").write_text(
+        "from sklearn.linear_model import LogisticRegression\n"
+        "from sklearn.tree import DecisionTreeClassifier\n"
+        "def logistic(): return LogisticRegression(solver='saga', max_iter=5)\n"
+        "def tree(): return DecisionTreeClassifier()\n"
+    )
+    text, _ = written("measured.csv", "own:logistic")
+    named = text.replace('["mine"]', '["mine", "tree"]', 1)
+    (here / "sweep.toml").write_text(f'{named}\n[classifier.tree]\nestimator = "own:tree"\n')
+    change = plan_change(here / "sweep.toml", here / "out")
+    told = "labels (1 column) are codes 0, 1, 2, …"
+    assert [note.partition(" ")[0] for note in change.expansion.notes if told in note] == [
+        "mine",
+        "tree",
+    ]
+    assert [note.partition(" ")[0] for note in change.expansion.unexpected if told in note] == [
+        "mine"
+    ]

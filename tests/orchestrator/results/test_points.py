@@ -18,8 +18,8 @@ from benchmarks.claims.points import resting
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import points
-from manyseed.analysis.questions.points import by_point
+from manyseed.analysis.questions import hardpoints, points
+from manyseed.analysis.questions.hardpoints import by_point
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
@@ -145,7 +145,7 @@ def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
     assert verdict.headline == "best > other on d hangs on 14 of 1,000 points."
     assert {row["index"] for row in verdict.rows} == {*rows[:14].tolist()}
     labels = by_point(sweep.results.scan("points"))
-    first = points.suspects(labels).head(200)
+    first = hardpoints.suspects(labels).head(200)
     assert {*rows[wrong].tolist()} <= {*first.filter(wrong_least=1)["index"].to_list()}
     page = sweep.report().read_text()
     assert "best &gt; other hangs on it" in page

@@ -1,0 +1,288 @@
+"""What the table of test points says: which flip, and which nearly all runs get wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.counts import counted
+from manyseed.analysis.questions.crossed import flips_by_source
+from manyseed.analysis.questions.quantiles import poisson_above
+from manyseed.analysis.questions.question import NAMES, Answer, first_ones, place, shortest
+
+NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
+OFTEN = 1 / 3  # share of pairs of runs
+LISTED = 10
+
+
+_MOST_FREQUENT = pl.col("majority").drop_nulls().mode().sort().first()
+
+
+def by_point(points: pl.LazyFrame) -> pl.DataFrame:
+    """Return a row for each dataset, classifier and point: means over cells, and the most flips.
+
+    `points`: the table, with the columns dataset, classifier and vary.
+    """
+    names = points.select(pl.col("dataset").unique()).collect()["dataset"]
+    key, weight = ["dataset", "classifier", "index"], pl.col("n_runs")
+    rows = (
+        one.group_by(pl.col("dataset", "classifier").cast(pl.String), "index").agg(
+            pl.col("truth").first(),
+            _MOST_FREQUENT,
+            n_runs=weight.sum(),
+            wrong=(pl.col("wrong") * weight).sum() / weight.sum(),
+            flips=pl.col("flips").max(),
+            margin=pl.col("margin").mean(),
+            known=(pl.col("runs_needed") <= weight).fill_null(value=False).all(),
+        )
+        # of all data sets at once, this takes several times the memory of the table
+        for one in ([points.filter(pl.col("dataset") == name) for name in names] or [points])
+    )
+    return pl.concat([one.collect() for one in rows]).sort(key)
+
+
+def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> list[Answer]:
+    """Say which points flip, what part of that each source is, and which nearly all runs miss.
+
+    `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
+    """
+    wrong = *wrong_labels(labels, limit), *often_wrong(labels, limit)
+    return [*_flipping(labels, limit), *flips_by_source(points), *wrong]
+
+
+def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
+    found = (
+        labels.drop_nulls("flips")
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(
+            pl.len().alias("points"),
+            (pl.col("flips") > 0).sum().alias("flipping"),
+            (pl.col("flips") >= OFTEN).sum().alias("often"),
+            (~pl.col("known")).sum().alias("unknown"),
+        )
+        .filter(pl.col("flipping") > 0)
+        .sort("flipping", descending=True, maintain_order=True)
+    )
+    if found.is_empty():
+        return
+    of = [
+        f"{row['flipping']:,} of {row['points']:,} of {row['classifier']} on {row['dataset']}"
+        for row in found.iter_rows(named=True)
+    ]
+    several = labels.drop_nulls("flips").filter(pl.col("flips") > 0)
+    rows = several.sort(["flips", "margin"], descending=[True, False]).head(limit)
+    evidence = " ".join(
+        f"{row['classifier']} on {row['dataset']}: "
+        f"{counted(row['flipping'], 'point')} change{'s' if row['flipping'] == 1 else ''} class "
+        f"between runs, {row['often']:,} of them in a third of the pairs of runs or more; for "
+        f"{row['points'] - row['unknown']:,} of {row['points']:,} points the majority of runs is "
+        "known (95 %)."
+        for row in found.head(limit).iter_rows(named=True)
+    )
+    yield Answer(
+        first_ones(of, lambda names: f"Points that change class between runs: {names}."),
+        details=_listed(rows, "flips", several.height),
+        rows=rows.to_dicts(),
+        evidence=evidence,
+        figures=("points",),
+    )
+
+
+def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
+    """Name the points that nearly every run of every classifier gets wrong, the surest first.
+
+    They are named only if there are more of them than classifiers that err independently of each
+    other have in common (p below 5 %, over all datasets together). Where classes overlap there are,
+    without any wrong label.
+
+    `labels`: a row per dataset, classifier and point.
+    """
+    labels, chance = _telling(labels)
+    ranked = suspects(labels)
+    datasets = ranked["dataset"].unique(maintain_order=True).to_list()
+    short, rows, evidence, but = list[str](), list[pl.DataFrame](), list[str](), ""
+    n_wrong = 0
+    for dataset in datasets:
+        own = ranked.filter(dataset=dataset)
+        wrong = own.filter(pl.col("wrong_least") >= NEARLY)
+        of = labels.filter(dataset=dataset)
+        shares = of.group_by("classifier").agg((pl.col("wrong") >= NEARLY).mean())["wrong"]
+        expected = own.height * math.prod(shares.to_list())
+        if wrong.is_empty() or poisson_above(wrong.height, expected) * len(datasets) > 0.05:
+            continue
+        n = f"{wrong.height:,} of {own.height:,} tested points of {dataset}"
+        n += " is" if wrong.height == 1 else " are"
+        short.append(f"{wrong.height:,}{'' if short else ' points'} of {dataset}")
+        rows.append(wrong.head(limit))
+        n_wrong += wrong.height
+        evidence.append(
+            f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
+            f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
+            f"other, about {expected:.2g} would be. By class: {_by_class(wrong, own)}."
+        )
+        if left := chance.get(dataset):
+            but = f" but {' and '.join(left)}"
+            evidence.append(_not_counted(left))
+    if not short:
+        return
+    found = pl.concat(rows)
+    every = f"{n} wrong in nearly every run of every classifier"
+    headline = shortest([f"{every}{but}: hard, or wrongly labelled.", f"{every}{but}."])
+    if len(short) > 1:
+        headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
+    elif found.height == 1:
+        named = place(found.row(0, named=True))
+        headline = shortest([f"{headline.partition('hard')[0]}{named}.", headline])
+    yield Answer(
+        headline,
+        details=_listed(found, "wrong", n_wrong),
+        rows=found.to_dicts(),
+        evidence=" ".join(evidence),
+        cannot_tell="Where classes overlap, such points need no wrong label: look at them."
+        + _counted_from(found),
+        figures=("points",),
+    )
+
+
+def _by_class(some: pl.DataFrame, every: pl.DataFrame) -> str:
+    """Say how many of some points have each label, out of all that have it; the most first."""
+    n = dict(every["truth"].drop_nulls().value_counts().iter_rows())
+    of = some["truth"].drop_nulls().value_counts().sort("count", "truth", descending=[True, False])
+    return first_ones([f"{name} {k:,} of {n[name]:,}" for name, k in of.iter_rows()], "{}".format)
+
+
+def _telling(labels: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, list[str]]]:
+    """Return the rows of classifiers that tell classes apart, and by dataset which do not.
+
+    A classifier at chance is right on some points by luck, whatever their labels. It is one if its
+    mean share of right runs over k classes is not above 1/k by 1.96 standard errors, as if points
+    were independent. Where no classifier of a dataset is better, all are kept.
+    """
+    key, p, k = ["dataset", "classifier"], 1 - pl.col("wrong"), pl.len()
+    known = labels.drop_nulls("truth").group_by(*key, "truth")
+    of_class = known.agg(pl.col("wrong").mean(), n=pl.len())
+    noise = (p * (1 - p) / pl.col("n")).sum().sqrt() / k
+    at_chance = of_class.group_by(key).agg(poor=p.mean() - 1.96 * noise <= 1 / k)
+    marked = at_chance.with_columns(poor=pl.col("poor") & ~pl.col("poor").all().over("dataset"))
+    left = marked.filter("poor").sort(key).group_by("dataset").agg("classifier")
+    told = labels.join(marked.filter("poor"), on=key, how="anti", maintain_order="left")
+    return told, dict(left.iter_rows())
+
+
+def _not_counted(classifiers: Sequence[str]) -> str:
+    return f"{' and '.join(classifiers)} not counted: not told to be better than chance."
+
+
+def _counted_from(rows: pl.DataFrame) -> str:
+    """Say how rows are counted, unless points have names."""
+    return "" if {*NAMES} & {*rows.columns} else " Rows count from 0, without the header."
+
+
+def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
+    """Name the points that nearly every run gets wrong where there is a single classifier.
+
+    They are named only if there are more of them than if its runs erred on all points of a class
+    alike, as often as they do (p below 5 %, over all datasets together): of few runs, many points
+    are wrong in all by chance. Without another classifier, nothing tells whether labels are wrong.
+    A point with one run does not count.
+    """
+    labels, chance = _telling(labels)
+    known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
+    datasets = known["dataset"].unique(maintain_order=True).to_list()
+    of = dict(labels.select("dataset", "classifier").iter_rows())
+    short, rows, evidence = list[str](), list[pl.DataFrame](), list[str]()
+    for dataset in datasets:
+        every = known.filter(dataset=dataset)
+        wrong = every.filter(pl.col("wrong") >= NEARLY)
+        n, expected = wrong.height, _wrong_by_chance(every)
+        if wrong.is_empty() or poisson_above(n, expected) * len(datasets) > 0.05:
+            continue
+        rows.append(wrong)
+        short.append(f"{f'{n:,}' if short else counted(n, 'point')} of {dataset} ({of[dataset]})")
+        are = f"{n:,} of {every.height:,} tested points of {dataset}"
+        if every.height < labels.filter(dataset=dataset).height:
+            are = are.replace("tested points", "points") + " tested at least twice"
+        are += f" {'is' if n == 1 else 'are'} wrong in"
+        evidence.append(
+            f"{are} at least {NEARLY:.0%} of the runs of {of[dataset]}; if these erred on all "
+            f"points of a class alike, about {expected:.2g} would be. "
+            f"By class: {_by_class(wrong, every)}."
+        )
+        if left := chance.get(dataset):
+            evidence.append(_not_counted(left))
+    if not short:
+        return
+    found = pl.concat(rows)
+    headline = first_ones(short, "Wrong in nearly every run: {}.".format)
+    if len(short) == 1:
+        text = f"{are} nearly every run of {of[found['dataset'][0]]}: {{}}.".format
+        headline = first_ones([place(row) for row in found.iter_rows(named=True)], text)
+    n_wrong = found.height
+    found = found.group_by("dataset", maintain_order=True).head(limit)
+    yield Answer(
+        headline,
+        details=_listed(found, "wrong", n_wrong),
+        rows=found.to_dicts(),
+        evidence=" ".join(evidence),
+        figures=("points",),
+    )
+
+
+def _wrong_by_chance(points: pl.DataFrame) -> float:
+    """Return how many points nearly every run would get wrong if a class had no hard ones.
+
+    `points`: those of a dataset and a single classifier. Runs that differ in accuracy have fewer
+    in common than runs of their mean.
+    """
+    from scipy.stats import binom
+
+    runs = pl.col("n_runs")
+    share = (pl.col("wrong") * runs).sum().over("truth") / runs.sum().over("truth")
+    n, p = (points.select(one).to_series().to_numpy() for one in (runs, share))
+    return float(binom.sf(np.ceil(NEARLY * n - 1e-6) - 1, n, p).sum())
+
+
+def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
+    """Return the points that several classifiers predicted, the likeliest wrong label first.
+
+    Or those of datasets that a single one did. Ordered by the share of wrong runs of the classifier
+    that is right most often, then by the mean share, then by the mean rank of the true class's
+    margin, the lowest first.
+    """
+    rank = pl.col("margin").rank().over("dataset", "classifier")
+    return (
+        labels.with_columns(_rank=rank)
+        .group_by("dataset", "index", maintain_order=True)
+        .agg(
+            pl.col("truth", *(name for name in NAMES if name in labels.columns)).first(),
+            _MOST_FREQUENT,
+            pl.len().alias("classifiers"),
+            pl.col("n_runs").sum(),
+            pl.col("wrong").mean(),
+            pl.col("wrong").min().alias("wrong_least"),
+            pl.col("_rank").mean(),
+        )
+        .filter(pl.col("classifiers") == pl.col("classifiers").max().over("dataset"))
+        .filter((pl.col("classifiers") > 1) == several)
+        .sort(
+            ["dataset", "wrong_least", "wrong", "_rank", "index"],
+            descending=[False, True, True, False, False],
+            nulls_last=True,
+        )
+        .drop("_rank")
+    )
+
+
+def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
+    """List points, and say how to list all `n` of them."""
+    lines = (
+        f"  {row['dataset']}, {place(row)}: {column} {row[column]:.2f}, labelled "
+        f"{row['truth'] or 'variously'}, "
+        + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
+        for row in rows.iter_rows(named=True)
+    )
+    more = (f"  {rows.height:,} of {n:,} are listed; all: --limit {n}",)
+    return (*lines, *(more if n > rows.height else ()))

@@ -363,7 +363,9 @@ def logs(
         say_next("All of it", "logs", directory, group.runs[0])
         console.print()
     if groups:
-        console.print(f"Retry them: {retrying(paths)}", soft_wrap=True)
+        retry = retrying(paths)
+        what = "Once the code is mended" if "--other-recipe" in retry else "Retry them"
+        console.print(f"{what}: {retry}", soft_wrap=True)
     else:
         say("No run failed.")
     say_unreadable(submissions(paths))

@@ -50,6 +50,8 @@ from manyseed.slurm.states import to_start
 
 Step = tuple[str, tuple[object, ...]]  # the purpose of a command, and its arguments
 
+_MENDED = "Once the code is mended"
+
 
 def next_steps(
     paths: SweepPaths,
@@ -91,7 +93,8 @@ def next_steps(
         yield _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
         return
     if runs["failed"]:
-        yield "Retry", ("resume", directory, "--failed", *mended, *on_cluster(paths))
+        what = _MENDED if mended else "Retry"
+        yield what, ("resume", directory, "--failed", *mended, *on_cluster(paths))
     if not runs["done"]:
         return
     if analysing:
@@ -129,6 +132,7 @@ def _training(
     except ManyseedError:
         pass  # submitting reports what is wrong
     what, verb = ("Continue with", "resume") if submitted else ("Next", "submit")
+    what = _MENDED if mended else what
     more = ("--memory", memory) if memory and verb == "resume" else ()
     return what, (verb, directory, *more, *mended, *on_cluster(paths))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -258,10 +259,26 @@ def open_sweep(directory: Path) -> SweepPaths:
         raise DamagedFile(paths.sweep_file, "is absent")
     # whoever reads a plan without cells says that they are absent; a repair rebuilds them
     if not paths.is_sweep and paths.lost != paths.cells:
-        given = directory if directory.suffix == ".toml" else "SWEEP.toml"
-        hint = f"plan a sweep file with: {command('plan', given)}"
-        raise UserError("not a sweep directory", file=directory, remedy=hint)
+        if directory.suffix != ".toml":
+            hint = f"plan a sweep file with: {command('plan', 'SWEEP.toml')}"
+            raise UserError("not a sweep directory", file=directory, remedy=hint)
+        planned = _planned_from(directory)
+        hint = f"name the sweep that was planned from it: {planned}"
+        if planned is None:
+            plan, train = command("plan", directory), command("run", directory)
+            hint = f"plan it with: {plan}\n  or plan, train and analyse with: {train}"
+        raise UserError("is a sweep file, not a sweep directory", file=directory, remedy=hint)
     return paths
+
+
+def _planned_from(file: Path) -> Path | None:
+    """Return the sweep that bears the name in a sweep file, if it is here or beside the file."""
+    try:
+        name = str(tomllib.loads(file.read_text("utf-8-sig"))["name"])
+    except (OSError, ValueError, KeyError):
+        return None
+    beside = (Path(name), file.parent / name) if name else ()
+    return next((each for each in beside if SweepPaths(each).is_sweep), None)
 
 
 def encode_name(name: str) -> str:

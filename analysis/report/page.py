@@ -238,8 +238,8 @@ def of_points(
 ) -> list[PageTable]:
     """Return the table of points to look at, with their images, if there are any.
 
-    `labels`: as `analysis.questions.hardpoints.by_point` returns it. `verdicts`: on which points they
-    hang.
+    `labels`: as `analysis.questions.hardpoints.by_point` returns it. `verdicts`: on which points
+    they hang.
     """
     found: Rows = () if labels is None else _to_look_at(labels, verdicts)
     if not found:

@@ -37,7 +37,7 @@ def require_possible(profile: Profile, classes: Iterable[str], cluster: Cluster)
                     file=profile.path,
                     key=f"{name}.{key}",
                     value=_in_words(key, wanted),
-                    remedy=f"lower it{others}{_BY_QOS if key == 'time' else ''}",
+                    remedy=f"write {_line(key, most)}{others}{_BY_QOS if key == 'time' else ''}",
                 )
 
 
@@ -50,6 +50,13 @@ def _most(part: Partition) -> dict[str, float]:
     memory_mb = part.most_memory_mb if part.most_memory_mb > 1 else 0  # 1 is SLURM's default
     most = {"time": minutes, "cpus-per-task": part.most_cores, "mem": memory_mb * 2**20}
     return most if part.n_nodes else dict.fromkeys(most, 0)
+
+
+def _line(key: str, most: float) -> str:
+    """Return the line of a profile that asks for the most; SLURM reads whole megabytes alone."""
+    if key == "mem":
+        return f'mem = "{math.floor(most / 2**20)}M"'
+    return f'time = "{_in_words(key, most)}"' if key == "time" else f"{key} = {int(most)}"
 
 
 def _in_words(key: str, wanted: float) -> str:

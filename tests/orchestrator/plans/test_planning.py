@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from benchmarks import trace_seed
 from manyseed import Sweep
 from manyseed.jobs.datasets import openml
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.change import drop
 from manyseed.orchestrator.plans.code import fetch_datasets, require_fetched
 from manyseed.orchestrator.plans.layout import Groups, lay_out
@@ -660,3 +661,20 @@ def test_the_seed_takes_one_way_through_the_planner_however_many_values_axes_hav
     assert few["way"] == more["way"]
     assert few["files"] > 10
     assert few["returns"] <= 25
+
+
+def test_a_sweep_file_in_place_of_its_directory_names_what_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "sweep.toml"
+    file.write_text(SMALL)
+    with pytest.raises(UserError, match="sweep file, not a sweep dir") as refused:
+        open_sweep(file)
+    assert f"manyseed plan {file}" in str(refused.value)
+    assert f"manyseed run {file}" in str(refused.value)
+    name = tomllib.loads(SMALL)["name"]
+    plan_sweep(file, tmp_path / name)
+    with pytest.raises(UserError, match=f"name the sweep that was planned from it: {name}"):
+        open_sweep(file)
+    file.write_text("name = [")
+    with pytest.raises(UserError, match="sweep file, not a sweep dir"):
+        open_sweep(file)

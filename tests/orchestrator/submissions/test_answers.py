@@ -99,17 +99,19 @@ def sweep(lab: Lab, tmp_path: Path) -> Sweep:
             'time = "3:00:00"',
             "cpu*|up|2:00:00|infinite|1|4|4000|(null)\nlong|up|1-00:00:00|1:00|1|4|4000|(null)",
             'cpu.time = "3:00:00": jobs would wait for ever: cpu gives 2:00:00 at most\n'
-            "  lower it; or another partition: long; or name the qos that lifts this limit",
+            '  write time = "2:00:00"; or another partition: long; or name the qos that lifts this limit',
         ),
         (
             "time = 10\ncpus-per-task = 6",
             "cpu*|up|infinite|infinite|1|4|4000|(null)",
-            'cpu.cpus-per-task = "6": jobs would wait for ever: cpu gives 4 at most\n  lower it',
+            'cpu.cpus-per-task = "6": jobs would wait for ever: cpu gives 4 at most\n'
+            "  write cpus-per-task = 4",
         ),
         (
             'time = 10\nmem = "9G"',
             "cpu*|up|infinite|infinite|1|4|4000|(null)\ncpu*|up|infinite|infinite|1|4|8000|(null)",
-            'cpu.mem = "9G": jobs would wait for ever: cpu gives 7.81G at most\n  lower it',
+            'cpu.mem = "9G": jobs would wait for ever: cpu gives 7.81G at most\n'
+            '  write mem = "8000M"',
         ),
         ('time = 10\nmem = "9G"', "cpu*|up|infinite|infinite|1|4|1|(null)", ""),
         ('time = "3:00:00"\nqos = "long"', "cpu*|up|2:00:00|infinite|1|4|4000|(null)", ""),

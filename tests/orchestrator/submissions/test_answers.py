@@ -99,7 +99,8 @@ def sweep(lab: Lab, tmp_path: Path) -> Sweep:
             'time = "3:00:00"',
             "cpu*|up|2:00:00|infinite|1|4|4000|(null)\nlong|up|1-00:00:00|1:00|1|4|4000|(null)",
             'cpu.time = "3:00:00": jobs would wait for ever: cpu gives 2:00:00 at most\n'
-            '  write time = "2:00:00"; or another partition: long; or name the qos that lifts this limit',
+            '  write time = "2:00:00"; or another partition: long; or name the qos that lifts this '
+            "limit",
         ),
         (
             "time = 10\ncpus-per-task = 6",

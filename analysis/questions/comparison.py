@@ -30,7 +30,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.crossed import mean_error
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
 from manyseed.analysis.questions.quantiles import normal_quantile
-from manyseed.analysis.questions.question import Answer, place
+from manyseed.analysis.questions.question import UNKNOWN, Answer, place
 
 Real = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -432,6 +432,15 @@ def hanging(
     return Hanging((), (), every.size, most)
 
 
+def _called(index: int, names: pl.Series | None) -> dict[str, str]:
+    """Return the column that names a point, if any does."""
+    if names is None:
+        return {}
+    if index < len(names):
+        return {names.name: names[index]}
+    return {"row": UNKNOWN} if names.name == "row" else {}
+
+
 def hangs(
     found: Hanging, verdict: str, dataset: str, levels: str = "", names: pl.Series | None = None
 ) -> Answer:
@@ -450,7 +459,7 @@ def hangs(
         )
     rows = [
         {"dataset": dataset, "verdict": verdict, "index": index, "ahead": ahead}
-        | ({} if names is None or index >= len(names) else {names.name: names[index]})
+        | _called(index, names)
         for index, ahead in zip(found.index, found.ahead, strict=True)
     ]
     listed = [f"{place(row)} ({row['ahead']:+.2f})" for row in rows[:_LISTED]]

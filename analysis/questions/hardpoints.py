@@ -11,7 +11,14 @@ import polars as pl
 from manyseed.analysis.counts import counted
 from manyseed.analysis.questions.crossed import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above
-from manyseed.analysis.questions.question import NAMES, Answer, first_ones, place, shortest
+from manyseed.analysis.questions.question import (
+    NAMES,
+    UNKNOWN,
+    Answer,
+    first_ones,
+    place,
+    shortest,
+)
 
 NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
 OFTEN = 1 / 3  # share of pairs of runs
@@ -178,7 +185,16 @@ def _not_counted(classifiers: Sequence[str]) -> str:
 
 def _counted_from(rows: pl.DataFrame) -> str:
     """Say how rows are counted, unless points have names."""
-    return "" if {*NAMES} & {*rows.columns} else " Rows count from 0, without the header."
+    named = [place(row) for row in rows.iter_rows(named=True)]
+    text = ""
+    if any(name.startswith("row ") for name in named):
+        text += " Rows count from 0, without the header."
+    if "row" in rows.columns and (rows["row"] == UNKNOWN).any():
+        text += (
+            " Points are numbered as prepared, not as in the source, which is not known here: "
+            "plan again where the data are."
+        )
+    return text
 
 
 def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
@@ -284,5 +300,5 @@ def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
         + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
         for row in rows.iter_rows(named=True)
     )
-    more = (f"  {rows.height:,} of {n:,} are listed; all: --limit {n}",)
+    more = (f"  {rows.height:,} of {n:,} are listed; limit = {n} lists all",)
     return (*lines, *(more if n > rows.height else ()))

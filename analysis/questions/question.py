@@ -399,11 +399,19 @@ def short_repeats(tables: Tables) -> tuple[int, int] | None:
     return int((coverage < 1).sum()), len(coverage)
 
 
-NAMES = ("file", "row_id")
-"""Columns that name a point."""
+NAMES = ("file", "row_id", "row")
+"""Columns that name a point; without any, its index is its row of the source."""
+
+UNKNOWN = "?"
+"""In the column `row`: which row of the source a point is, is not known on this machine."""
 
 
 def place(row: Mapping[str, Any]) -> str:
-    """Return the file or id of a point, or if these are not known its row of the source."""
-    name = next((row[each] for each in NAMES if row.get(each)), f"row {row['index']:,}")
+    """Return the file or id of a point, or if it has none its row of the source."""
+    if row.get("row") == UNKNOWN:
+        return f"point {row['index']:,}"
+    number = str(row.get("row") or row["index"])
+    number = f"{int(number):,}" if number.isdecimal() else number
+    called = str(row.get("row_id") or "")
+    name = row.get("file") or (f"id {called}" if called.isdecimal() else called) or f"row {number}"
     return name if name.isprintable() else repr(name)

@@ -18,12 +18,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets.info import Samples
+from manyseed.jobs.datasets.info import PointNames, Samples
 from manyseed.jobs.run import IDENTITY_VERSION, Json, MachineError, NotFetched, identity
 from manyseed.jobs.whole import UNLIKE, Taken, appearing, partial_of, place, sha256
 
@@ -32,8 +32,13 @@ HOME_VARIABLE = "MANYSEED_DATA"
 FORMAT = 1
 
 GROUPS, ROLES = "groups.npy", "roles.npy"
-_FILES = "files.json"  # beside what is checked: an earlier version did not write it
 """Files that exist only where rows belong together, and with several official test sets."""
+_NAMES: Mapping[Literal["file", "row_id", "row"], str] = {
+    "file": "files.json",
+    "row_id": "row_ids.json",
+    "row": "rows.json",
+}
+"""What samples are called: beside what is checked, as earlier versions did not write it."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -82,13 +87,28 @@ def checksums(canonical: Mapping[str, Any], home: Path) -> dict[str, str]:
         return {}
 
 
-def files_of(canonical: Mapping[str, Any], home: Path) -> list[str]:
-    """Return the file of each sample of a prepared copy; empty if these are not known here."""
-    try:
-        found = json.loads((folder(canonical, home) / _FILES).read_text())
-    except (OSError, *UNLIKE):
-        return []
-    return [str(name) for name in found] if isinstance(found, list) else []
+def names_of(canonical: Mapping[str, Any], home: Path) -> PointNames | None:
+    """Return what the samples of a prepared copy are called; None if that is not known here."""
+    for kind, file in _NAMES.items():
+        try:
+            found = json.loads((folder(canonical, home) / file).read_text())
+        except (OSError, *UNLIKE):
+            continue
+        if isinstance(found, list):
+            return PointNames(kind, [str(name) for name in found])
+    return None
+
+
+def name(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
+    """Write what samples are called beside a prepared copy that an earlier version made."""
+    with suppress(OSError):  # a folder of others that may not be changed
+        _write_names(folder(canonical, home), samples.names)
+
+
+def _write_names(where: Path, names: PointNames | None) -> None:
+    if names is not None:
+        text = json.dumps([*names.of]).encode()
+        place(where / _NAMES[names.kind], lambda file: file.write(text))
 
 
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
@@ -176,9 +196,7 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
             "shape": array.shape,
             "dtype": array.dtype.str,
         }
-    if samples.files is not None:
-        text = json.dumps(list(samples.files)).encode()
-        place(where / _FILES, lambda file: file.write(text))
+    _write_names(where, samples.names)
     about = {
         "format": FORMAT,
         "origin": dict(provenance),

@@ -66,6 +66,7 @@ def read(
     ignored: Collection[str] | None = None,
     missing: Sequence[str] = MISSING,
     named: Collection[str] = (),
+    written: Collection[str] = (),
 ) -> pl.DataFrame:
     """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
@@ -76,7 +77,7 @@ def read(
     `labels`: columns of labels, whose text is kept where numbers would not tell it apart. `n_rows`:
     the number of rows to read; by default all. `ignored`: columns that may share their name; by
     default all. `missing`: cells that hold no value, besides empty ones. `named`: further columns
-    whose text is kept so, as of groups.
+    whose text is kept so, as of groups. `written`: columns that are kept as they are written.
     """
     import polars as pl
 
@@ -85,6 +86,9 @@ def read(
         _require_different_names(content, separator, ignored)
     frame = _parsed(content, separator, missing, n_rows=n_rows)
     frame = _with_texts(frame, content, separator, missing, {*labels, *named}, n_rows)
+    if numbers := [one for one in written if one in frame and frame[one].dtype != pl.String]:
+        options = {"columns": numbers, "infer_schema": False, "n_rows": n_rows}
+        frame = frame.with_columns(_parsed(content, separator, missing, **options))
     if separator == ",":
         return frame
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]

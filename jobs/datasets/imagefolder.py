@@ -15,7 +15,13 @@ from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets import cache
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
 from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
-from manyseed.jobs.datasets.info import DataShape, Samples, test_counts, with_preparation
+from manyseed.jobs.datasets.info import (
+    DataShape,
+    PointNames,
+    Samples,
+    test_counts,
+    with_preparation,
+)
 from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import DamagedData, MachineError
 
@@ -109,7 +115,8 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
             raise DamagedData(f"{path} {error}") from error
     flat = X.reshape(len(y), -1)
     cardinality = np.zeros(flat.shape[1], dtype=np.int32)
-    return Samples(flat, y, cardinality, names, folder.shape, folder.n_train, files=folder.names)
+    files = PointNames("file", folder.names)
+    return Samples(flat, y, cardinality, names, folder.shape, folder.n_train, names=files)
 
 
 def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -217,6 +217,17 @@ class DataShape:
 
 
 @dataclass(frozen=True, slots=True)
+class PointNames:
+    """What samples are called: by their files, by ids, or by their rows in the source.
+
+    `of` may be empty where rows are in another order than in the source, but it is not known which.
+    """
+
+    kind: Literal["file", "row_id", "row"]
+    of: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Samples:
     """A source's data, before preparation.
 
@@ -234,8 +245,9 @@ class Samples:
         Where rows belong together, the group of each, from 0.
     roles : uint8 array (set, sample) or None
         With several official test sets, the role of each sample in them (`split.Roles`).
-    files : sequence of str or None
-        The file of each sample, where each has one; not known of a prepared copy that is read.
+    names : PointNames or None
+        What each sample is called, unless it is the row of the source at its place; not known of a
+        prepared copy that is read.
     """
 
     X: NDArray[Any]
@@ -246,7 +258,7 @@ class Samples:
     n_official_train: int | None = None
     groups: NDArray[np.int64] | None = None
     roles: NDArray[np.uint8] | None = None
-    files: Sequence[str] | None = None
+    names: PointNames | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:

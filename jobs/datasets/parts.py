@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Option, Refused, integer, number, quoted, same_spelling
 from manyseed.jobs.datasets.columns import encode
-from manyseed.jobs.datasets.info import Samples
+from manyseed.jobs.datasets.info import PointNames, Samples
 from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
 
 SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "folds"
-GROUP = "group"
+GROUP, ROW_ID = "group", "row_id"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)  # those that name a column, which is then not a feature
 
@@ -33,6 +33,7 @@ OPTIONS: Mapping[str, Option] = {
     TEST_FILE: Option("File of the test set.", called="the path of a file", pattern=ANY_TEXT),
     FOLDS: _column("Column of folds, each of which is the test set of a repeat."),
     GROUP: _column("Column of groups of rows, none of which is torn apart."),
+    ROW_ID: _column("Column by whose values answers, tables and the page name rows."),
 }
 
 PARTS = ("train", "test")
@@ -77,7 +78,7 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         return replace(samples, roles=roles_of(asked[FOLDS], columns[asked[FOLDS]]))
     if not {SPLIT, LAST} & {*asked}:
         return samples
-    n = len(samples.y)
+    n, names = len(samples.y), samples.names
     if SPLIT in asked:
         train = _is_train(asked[SPLIT], columns[asked[SPLIT]])
         rows, n_train = np.concatenate([np.flatnonzero(train), np.flatnonzero(~train)]), train.sum()
@@ -89,12 +90,45 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         if not 2 <= n_train <= n - 2:
             reason = f"makes {n - n_train} of {n} samples the test set; both parts need 2 or more"
             raise Refused(LAST, asked[LAST], reason)
+    if SPLIT in asked or ORDER in asked:
+        names = names_at(rows) if names is None else replace(names, of=[names.of[i] for i in rows])
+    samples = replace(samples, names=names)
     if np.array_equal(rows, np.arange(n)):  # a memory-mapped array stays so
         return replace(samples, n_official_train=int(n_train))
     groups = None if samples.groups is None else samples.groups[rows]
     return replace(
         samples, X=samples.X[rows], y=samples.y[rows], groups=groups, n_official_train=int(n_train)
     )
+
+
+def names_of(
+    n: int, asked: Mapping[str, Any], columns: Mapping[str, Any], n_first: int | None
+) -> PointNames | None:
+    """Return what rows are called in the file's order: by a column, or where there are two files.
+
+    A row without an id is called by its place. `n_first`: rows of the first of two files. `asked`
+    and `columns`: as in `parted`.
+    """
+    if ROW_ID in asked:
+        ids = enumerate(columns[asked[ROW_ID]].tolist())
+        called = (f"row {i}" if one is None or one != one else str(one) for i, one in ids)
+        return PointNames("row_id", [*called])
+    if n_first is None:
+        return None
+    return PointNames("row", [f"{i}" if i < n_first else f"{i - n_first} (test)" for i in range(n)])
+
+
+def names_at(rows: Iterable[int]) -> PointNames:
+    """Return what samples are called that are these rows of their source."""
+    return PointNames("row", [f"{row:d}" for row in rows])
+
+
+def renumbers(canonical: Mapping[str, Any]) -> bool:
+    """Return whether samples are called otherwise than by their places, or may be in another order.
+
+    `canonical`: the description of a source.
+    """
+    return bool({SPLIT, ORDER, ROW_ID, "test_digest"} & {*canonical})
 
 
 def _is_train(name: str, values: Any) -> Any:

@@ -6,7 +6,8 @@ A new kind of source is one more record of the table. Only files are read for a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,11 @@ from manyseed.jobs.datasets.info import (
     DatasetInfo,
     DatasetSource,
     DataShape,
+    PointNames,
     Samples,
     with_preparation,
 )
-from manyseed.jobs.datasets.parts import FOLDS, GROUP, require_several
+from manyseed.jobs.datasets.parts import FOLDS, GROUP, names_at, renumbers, require_several
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
 from manyseed.jobs.datasets.split import n_points, nearest_size, sizes_near
 from manyseed.jobs.run import MachineError
@@ -240,16 +242,27 @@ def is_fetched(canonical: Mapping[str, Any], home: Path | None = None) -> bool:
     return not needs_fetching(canonical) or cache.is_complete(canonical, home or cache.data_home())
 
 
-def files_of(canonical: Mapping[str, Any]) -> list[str]:
-    """Return the file of each row, where each has one that is known on this machine."""
-    files = cache.files_of(canonical, cache.data_home()) if "digest" in canonical else []
-    if not files or "classes" not in canonical:
-        return files
+def names_of(canonical: Mapping[str, Any]) -> PointNames | None:
+    """Return what points are called, in the order of their numbers.
+
+    None if they are called by these: point i is row i of the source. No names, of kind ``row``,
+    mean that it is another row, which is not known on this machine.
+    """
+    if canonical["source"].partition(":")[0] not in SOURCES:
+        return None  # imported
+    called = cache.names_of(canonical, cache.data_home()) if "digest" in canonical else None
+    if "classes" not in canonical:
+        return PointNames("row", ()) if called is None and renumbers(canonical) else called
+    if called is None and renumbers(canonical):
+        return PointNames("row", ())
     try:
-        _, y = _grouped_classes(cache.read(canonical, cache.data_home()), canonical)
+        _, y = _grouped_classes(_samples(canonical), canonical)
     except MachineError:
-        return []
-    return [files[row] for row in np.flatnonzero(y >= 0)]
+        return PointNames("row", ())
+    kept = np.flatnonzero(y >= 0)
+    if called is not None:
+        return replace(called, of=[called.of[row] for row in kept.tolist()])
+    return names_at(kept.tolist()) if kept.size < y.size else None
 
 
 def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
@@ -267,6 +280,10 @@ def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
     home = home or cache.data_home()
     try:
         cache.read(info.canonical, home)
+        if renumbers(info.canonical) and cache.names_of(info.canonical, home) is None:
+            # an earlier version made it, and whoever reads it is told which rows they are
+            with suppress(MachineError):
+                cache.name(source.fetch(info.canonical, info.locations, home), info.canonical, home)
     except MachineError:
         cache.write(source.fetch(info.canonical, info.locations, home), info.canonical, home)
         return True

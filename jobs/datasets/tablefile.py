@@ -56,7 +56,11 @@ LISTS: Mapping[str, Option] = {
     "continuous": Option("Columns of numbers.", list, called="a list of columns"),
     "ignore": Option("Columns that are not features.", list, called="a list of columns"),
 }
-_ASIDE = (*parts.COLUMNS, parts.GROUP)  # keys that name a column, which is then not a feature
+_ASIDE = (
+    *parts.COLUMNS,
+    parts.GROUP,
+    parts.ROW_ID,
+)  # keys that name a column, which is then not a feature
 
 _SEPARATED = {
     ".csv": "columns must be separated by commas, semicolons or tabs",
@@ -269,6 +273,7 @@ def _split(
     n_first: int | None,
 ) -> Samples:
     """Return samples with their groups, and with the file's own test part, if any, last."""
+    samples = replace(samples, names=parts.names_of(len(samples.y), keys.own, beside, n_first))
     name = keys.own.get(parts.GROUP)
     if name is not None:
         samples = replace(samples, groups=parts.group_codes(name, beside[name]))
@@ -310,7 +315,7 @@ def columns_of(
             series = series.cast(pl.String)  # as ISO 8601 has it
         kind = series.dtype
         labelled = series.name == keys.target or series.name in lists["categorical"]
-        as_text = labelled or not kind.is_numeric()
+        as_text = labelled or not kind.is_numeric() or series.name == keys.own.get(parts.ROW_ID)
         if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
             reason = f"holds {kind} in column {series.name!r}, not numbers or labels"
             raise refused(path, reason, {"ignore": [*lists["ignore"], series.name]})
@@ -538,9 +543,12 @@ def _parsed(file: _Loaded, keys: Keys) -> Columns:
         if suffix == ".parquet":
             frame = pl.read_parquet(io.BytesIO(file.content))
         else:
+            ids = {keys.own[parts.ROW_ID]} if parts.ROW_ID in keys.own else set[str]()
             labels = {keys.target, *keys.sets["categorical"]}
             named = {name for key, name in keys.aside.items() if key != parts.ORDER}
-            frame = csvfile.read(file.content, suffix, labels, ignored=ignored, named=named)
+            frame = csvfile.read(
+                file.content, suffix, labels, ignored=ignored, named=named, written=ids
+            )
             used = frame.drop(ignored, strict=False)
             doubts = csvfile.doubtful(file.content, suffix, used, labels=labels | named)
     except csvfile.Repeated as error:

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.question import NAMES, UNKNOWN
 from manyseed.analysis.tables.rows import CELL_KEY, IS_TWIN, SAME_AS, several
 from manyseed.analysis.tables.schema import records, table_names
 from manyseed.orchestrator.asking.grouping import COUNT, COVERAGE, grouped, require
@@ -84,7 +85,9 @@ def what_varies(frame: pl.LazyFrame) -> list[str]:
 def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     """Return the columns that `what_varies` returns, and the main metrics."""
     names, record = frame.collect_schema().names(), records()[table]
-    main = (name for name in record.shown if name in names)  # earlier versions had fewer
+    main = [name for name in record.shown if name in names]  # earlier versions had fewer
+    at = main.index("index") + 1 if "index" in main else 0
+    main[at:at] = [name for name in NAMES if name in names and at]
     twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
     optional = [name for name in record.where_kept if name in names]
     found = frame.select(pl.col(name).is_not_null().any() for name in optional).collect()
@@ -275,28 +278,35 @@ def how(paths: SweepPaths | None, table: str) -> str:
 
 
 def names_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
-    """Return what the points of a dataset are called, in the order of their numbers, if known.
+    """Return what the points of a dataset are called, in the order of their numbers.
 
-    The series is named `file` or, of imported predictions, `row_id`.
+    None if point i is row i of the source. The series is named `file`, `row_id`, or `row` where
+    rows are in another order in the source; it is empty if that is not known here.
     """
     from manyseed.jobs import datasets  # other tables do not need it
 
     cell = plan.all_cells.filter(pl.col("dataset") == dataset)["cell"][0]
-    files = datasets.files_of(plan.cell(cell).dataset)
-    return pl.Series("file", files) if files else ids_of(paths, plan, dataset)
+    names = datasets.names_of(plan.cell(cell).dataset)
+    if names is None:
+        return ids_of(paths, plan, dataset)
+    return pl.Series(names.kind, [*names.of], dtype=pl.String)
 
 
 def with_names(points: pl.LazyFrame, tables: Results) -> pl.LazyFrame:
-    """Return rows with the columns dataset and index with each point's file or id, where known."""
+    """Return rows with the columns dataset and index with each point's file, id or row.
+
+    Without such a column, index is the row; `UNKNOWN` stands for one that is not known here.
+    """
     names = points.collect_schema().names()
     if tables.plan is None or not {"dataset", "index"} <= {*names}:
         return points
     plan = Plan.read(tables.plan)
-    known = [
-        each.to_frame().lazy().with_row_index("index").with_columns(_of=pl.lit(name))
-        for name in plan.all_cells["dataset"].unique(maintain_order=True)
-        if (each := names_of(tables.plan, plan, name)) is not None
-    ]
+    known, unknown = [], []
+    for name in plan.all_cells["dataset"].unique(maintain_order=True):
+        if (each := names_of(tables.plan, plan, name)) is not None:
+            named = each.to_frame().lazy().with_row_index("index").with_columns(_of=pl.lit(name))
+            known.append(named)
+            unknown += [name] * each.is_empty()
     if not known:
         return points
     added = pl.concat(known, how="diagonal").cast({"index": pl.Int64})
@@ -305,6 +315,13 @@ def with_names(points: pl.LazyFrame, tables: Results) -> pl.LazyFrame:
     return (
         points.with_columns(_of=pl.col("dataset").cast(pl.String))
         .join(added, on=["_of", "index"], how="left", maintain_order="left")
+        .with_columns(
+            pl.when(pl.col("_of").is_in(unknown))
+            .then(pl.lit(UNKNOWN))
+            .otherwise("row")
+            .alias("row")
+            for _ in unknown[:1]
+        )
         .select(names)
     )
 

@@ -219,8 +219,7 @@ def plan(
     say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
-    recipe = ["--other-recipe"] if other_recipe else []
-    following = _next(change, planned, paths, recipe, cluster)
+    following = _next(change, planned, paths, ["--other-recipe"] * other_recipe, cluster)
     if following[0] == "submit" and "--cluster" not in following:
         _say_without_profile(paths)
     say_next("Next", *following)
@@ -341,6 +340,7 @@ def _next(
     from manyseed.jobs import datasets
     from manyseed.orchestrator.plans.searches import searches, to_tune
     from manyseed.orchestrator.submissions.submission import on_cluster
+    from manyseed.orchestrator.survey import survey
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
@@ -348,6 +348,8 @@ def _next(
     cells = change.after.cells
     if searches(paths, cells):
         return to_tune(paths)
+    if change.is_empty and not survey(paths).counts["missing"]:
+        return ["status", paths.directory]  # which knows what comes after training
     where = on_cluster(paths) if cluster is None else ["--cluster", cluster]
     return ["submit", paths.directory, *further, *where]
 

@@ -18,6 +18,7 @@ from manyseed.jobs.checks import TABLES, Refused, paths_near, similar
 from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
+from manyseed.jobs.datasets.parts import ROW_ID
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS
 from manyseed.jobs.own import copies
@@ -214,15 +215,18 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     elif path.suffix not in TABLES:
         require_one_of(target, columns, "unknown array", key="--target")
     ignored = [name for name in unreadable if name != target]
+    named: dict[str, str] = {}
     source = f"file:{path}"
     options = {key: value for key, value in given.items() if key != TARGET}
     try:
         info, merged = _resolved(source, {TARGET: target, "ignore": ignored, **options})
         found = info.columns
         suspicious = [each.name for each in found if each.looks in LEFT_OUT]
+        ids = [each.name for each in found if each.looks == "id" and each.rows[2] <= 1]
         if suspicious and len(suspicious) + len(ignored) < len(found):
-            ignored = sorted({*ignored, *suspicious})
-            options = {TARGET: target, "ignore": ignored, **options, **merged}
+            named = {ROW_ID: ids[0]} if len(ids) == 1 and ids[0] and ROW_ID not in options else {}
+            ignored = sorted({*ignored, *suspicious} - {*named.values()})
+            options = {TARGET: target, "ignore": ignored, **options, **merged, **named}
             info = datasets.resolve(source, **options)
     except Refused as error:
         others = [name for name in columns if name != target]
@@ -237,6 +241,8 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     remarked: dict[str, tuple[Any, str]] = {}
     if target != given.get(TARGET):
         remarked[TARGET] = (target, remark)
+    if named:
+        remarked[ROW_ID] = (named[ROW_ID], "what answers call rows by, not a feature")
     if ignored:
         remarked["ignore"] = (ignored, "")
     why = "rows without a class are left out" if info.n_dropped else _SAME

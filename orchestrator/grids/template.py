@@ -14,7 +14,7 @@ from typing import Any
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.datasets.parts import GROUP
+from manyseed.jobs.datasets.parts import GROUP, ROW_ID
 from manyseed.jobs.own.estimator import SET_LATER
 from manyseed.jobs.own.table import SCORES, TABLE, form_of
 from manyseed.jobs.packages import install
@@ -140,7 +140,11 @@ def _questions(data: FirstData) -> list[str]:
     ignored = data.options.get("ignore", ((), ""))[0]
     for column in data.columns:
         name = column.name or NAMELESS
-        if column.name in ignored:
+        if column.name == data.options.get(ROW_ID, ("", ""))[0]:
+            asked.append(
+                f"{name}: names rows in answers; no feature, as it {LEFT_OUT['id']} of rows"
+            )
+        elif column.name in ignored:
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
             asked.append(f"{name}: left out, as it {why}{of_rows}")
@@ -176,13 +180,18 @@ def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
         yield f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}"
 
 
+def _set_aside(data: FirstData) -> set[str]:
+    """Return the columns that are no features."""
+    return {*data.options.get("ignore", ((), ""))[0], data.options.get(ROW_ID, ("", ""))[0]}
+
+
 def _columns_told(data: FirstData) -> Iterator[str]:
     """Yield lines of comments that name all columns: those to ask about, then the others."""
     if not data.columns:
         return
     asked = _questions(data)
     yield from (f"#   {line}" for line in asked)
-    ignored = data.options.get("ignore", ((), ""))[0]
+    ignored = _set_aside(data)
     for kind, word in (("continuous", "numbers"), ("categorical", "labels")):
         names = [
             (column.name or NAMELESS) + (f" ({column.n_labels:,})" if column.n_labels else "")
@@ -244,7 +253,7 @@ def _lines(
     for key, (value, remark) in data.options.items():
         yield _line(key, value, remark)
     if info.n_test_sets is None and not info.group_sizes:
-        ignored = data.options.get("ignore", ((), ""))[0]
+        ignored = _set_aside(data)
         for column in data.columns:
             if column.tells == "group" and column.name:
                 instead = ", then not in ignore" if column.name in ignored else ""

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, files_of, imagefolder, images_of, load, resolve
+from manyseed.jobs.datasets import fetch, imagefolder, images_of, load, names_of, resolve
 from manyseed.jobs.run import MachineError
 
 RNG = np.random.default_rng(0)
@@ -70,7 +70,10 @@ def test_points_have_their_file_and_image_where_a_class_is_left_out(home: Path) 
     with pytest.raises(MachineError):
         images_of(info.canonical, [0])
     fetch(info)
-    names = files_of(info.canonical)
+    called = names_of(info.canonical)
+    assert called is not None
+    assert called.kind == "file"
+    names = called.of
     assert names == [f"{kind}/{i:02}.png" for kind in ("cat", "dog") for i in range(4)]
     images = images_of(info.canonical, [6, 1])
     np.testing.assert_array_equal(images, [made[names[6]], made[names[1]]])

@@ -63,7 +63,8 @@ def test_a_table_is_looked_at(here: Path) -> None:
     assert data == {
         "source": "file:measured.csv",
         "target": "Diagnosis",
-        "ignore": ["admitted", "patient_id"],
+        "row_id": "patient_id",
+        "ignore": ["admitted"],
         "test": 0.25,
     }
     assert "# 60 rows of 2 features, 1 of them categorical" in text
@@ -198,7 +199,7 @@ def fails():
     [
         ("arrays", {"test": 0.25}, 5),
         ("parts", {}, 1),
-        ("table", {"target": "grade", "ignore": ["row_id"], "test": 0.25}, 5),
+        ("table", {"target": "grade", "row_id": "row_id", "test": 0.25}, 5),
     ],
 )
 def test_a_function_that_returns_data(
@@ -432,7 +433,7 @@ def test_classes_that_differ_only_in_blanks_are_merged(here: Path) -> None:
     text, table = written("t.csv", "lr-sgd")
     data = table["dataset"]["t"]
     assert data["classes"] == {"no": ["no"], "yes": [" Yes", "yes"]}
-    assert data["ignore"] == ["id"]
+    assert data["row_id"] == "id"
     assert "# the same but for blanks or case" in text
     assert "no (14), yes (28)" in text
     plan_change(here / "sweep.toml", here / "out")
@@ -630,7 +631,7 @@ def test_every_column_is_shown_and_the_doubtful_are_asked_about(
         if name != "outcome":
             assert any(name in line for line in comments), name
     asked = {
-        "visit": "left out, as it looks like names or numbers of rows",
+        "visit": "names rows in answers; no feature, as it looks like names or numbers of rows",
         "seen_on": "left out, as it looks like dates",
         "country": "left out, as it never changes",
         "grade": '1, 2, 3, 4 taken as numbers; if labels: categorical = ["grade"]',
@@ -640,7 +641,8 @@ def test_every_column_is_shown_and_the_doubtful_are_asked_about(
         assert f"#   {name}: {question}\n" in text
     assert "#   taken as numbers: age\n" in text
     assert "#   taken as labels: ward (3)\n" in text
-    assert tomllib.loads(text)["dataset"]["clinic"]["ignore"] == ["country", "seen_on", "visit"]
+    assert tomllib.loads(text)["dataset"]["clinic"]["ignore"] == ["country", "seen_on"]
+    assert tomllib.loads(text)["dataset"]["clinic"]["row_id"] == "visit"
     assert all(len(line) <= 100 for line in text.splitlines())
 
 

@@ -23,16 +23,7 @@ from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.placing import opened, place, read_plain
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
-from manyseed.orchestrator.paths import (
-    CHUNK,
-    GIVEN,
-    METADATA,
-    PACKED,
-    RECEIPT,
-    REPLICA,
-    SET_SUMS,
-    SweepPaths,
-)
+from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, REWRITTEN, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import Recipe, code_here, read_recipes
 from manyseed.orchestrator.submissions.submission import submissions
@@ -50,14 +41,6 @@ _SEALED = re.compile(
     re.ASCII,
 )
 """The names of the files that a seal holds."""
-
-_REWRITTEN = re.compile(
-    rf"(?:.*/)?\.[^/]*|plan/(?:.*/)?[^/]*\{GIVEN}|results/[^/]*\{GIVEN}"
-    r"|results/(?:inputs\.parquet|checked\.json|answers\.json|figures\.json\.z)"
-    rf"|predictions\.zarr/(?:.*/)?(?:{REPLICA}\.[0-9]+|{re.escape(SET_SUMS)})"
-    rf"|{re.escape(RECEIPT)}"
-)
-"""The names of a sweep's further files, which commands rewrite as they go."""
 
 _FOLDERS = ("plan", "predictions.zarr", "results", "responses", "report", "tasks/code")
 _NOT_EXPORTED = ("results", "responses", "report", "tasks/code")
@@ -228,7 +211,7 @@ def _foreign(directory: Path) -> Iterator[str]:
         folders[:] = [one for one in folders if not one.startswith(".") and folder / one != _TASKS]
         for name in names:
             file = (folder / name).as_posix()
-            if not _SEALED.fullmatch(file) and not _REWRITTEN.fullmatch(file):
+            if not _SEALED.fullmatch(file) and not re.fullmatch(REWRITTEN, file):
                 yield file
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -46,6 +47,13 @@ PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json
 
 CHUNK = r"c(?P<place>(?:\.[0-9]{1,9})*)"
 """The pattern of the names of an array's files, beside its metadata."""
+
+REWRITTEN = (
+    rf"(?:.*/)?\.[^/]*|{re.escape(RECEIPT)}|(?:plan|results)/(?:.*/)?[^/]*\{GIVEN}"
+    r"|results/(?:inputs\.parquet|checked\.json|answers\.json|figures\.json\.z)"
+    rf"|predictions\.zarr/(?:.*/)?(?:{REPLICA}\.[0-9]+|{re.escape(SET_SUMS)})"
+)
+"""The pattern of names, outside ``tasks``, of what commands rewrite: no seal holds them."""
 
 UNFINISHED, MAKER = ".manyseed-", ".maker"
 """Prefix of a directory being created, and the file in it that names the creating process."""

@@ -23,7 +23,7 @@ from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.placing import opened, place, read_plain
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
-from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
+from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, REWRITTEN, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import Recipe, code_here, read_recipes
 from manyseed.orchestrator.submissions.submission import submissions
@@ -44,6 +44,7 @@ _SEALED = re.compile(
 
 _FOLDERS = ("plan", "predictions.zarr", "results", "responses", "report", "tasks/code")
 _NOT_EXPORTED = ("results", "responses", "report", "tasks/code")
+_TASKS = Path("tasks")
 _MOST_THREADS = 8
 
 _SPEC = "https://w3id.org/ro/crate/1.1"
@@ -90,6 +91,7 @@ class SealCheck(TypedDict):
     bytes_checked: int
     findings: list[DifferingFile]
     not_here: list[str]  # folders that archives do not hold, none of whose files is here
+    foreign: list[str]  # files that are no part of a sweep, which are not compared
 
 
 def seal(
@@ -160,6 +162,7 @@ def compare(
             for folder, names in not_here.items()
             if names
         ],
+        "foreign": sorted(_foreign(paths.directory)),
     }
 
 
@@ -199,6 +202,17 @@ def _files(directory: Path) -> dict[str, int]:
             if not folder:
                 break  # of the directory itself only its files
     return dict(sorted(found.items()))
+
+
+def _foreign(directory: Path) -> Iterator[str]:
+    """Yield the names of files that lie in a sweep and are no part of it."""
+    for parent, folders, names in os.walk(directory):
+        folder = Path(parent).relative_to(directory)
+        folders[:] = [one for one in folders if not one.startswith(".") and folder / one != _TASKS]
+        for name in names:
+            file = (folder / name).as_posix()
+            if not _SEALED.fullmatch(file) and not re.fullmatch(REWRITTEN, file):
+                yield file
 
 
 def _size(file: Path) -> int:

@@ -406,6 +406,7 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
     """Say what keeping the models of groups would have cost, or why they cannot be kept."""
     own = own_code(paths.sweep_file, paths).as_planned()
     expansion = expand(read_sweep_file(paths.sweep_file), paths.sweep_file, own)
+    expansion = expansion.with_names_of(plan.cells)
     total, runs = 0, 0
     lengths = plan.all_rows.group_by("group").len()
     for spec in specs:
@@ -433,6 +434,7 @@ def _asked(
     """Return what the models of each group are asked, by the group's path."""
     file = read_sweep_file(paths.sweep_file)
     expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths).as_planned())
+    expansion = expansion.with_names_of(Plan.read(paths).cells)
     found = {}
     for group in groups:
         spec = group.spec

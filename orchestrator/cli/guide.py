@@ -17,7 +17,14 @@ import typer
 
 from manyseed.jobs.checks import ARRAYS, TABLES, quoted
 from manyseed.orchestrator.cli.arguments import found, switch, written_to
-from manyseed.orchestrator.cli.manual import from_paragraph, pages, sections, spelt, words
+from manyseed.orchestrator.cli.manual import (
+    from_paragraph,
+    pages,
+    sections,
+    spelt,
+    without_also,
+    words,
+)
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.cli.search import (
     SYMBOL,
@@ -118,7 +125,7 @@ def docs(
         heading = heading if heading in by_heading or not alike else alike[0]
         missing = f"the page {name} has no such heading"
         require_one_of(heading, by_heading, missing, key="HEADING")
-    text = by_heading[heading][1] if heading else text
+    text = without_also(by_heading[heading][1] if heading else text)
     if console.is_terminal:
         console.print(Markdown(text, hyperlinks=False), width=min(console.width, _WIDEST))
     else:
@@ -137,7 +144,7 @@ def _print_section(one: Mention, texts: Mapping[str, str]) -> bool:
     page, _, heading = one.where.partition("#")
     by_heading = sections(texts[page]) | words(texts[page])
     anchor = next(name for name in by_heading if heading in (name, spelt(name, "#")))
-    whole = by_heading[anchor][1]
+    whole = without_also(by_heading[anchor][1])
     text = section_alone(f"{page}#{anchor}", texts) or whole
 
     def lines(text: str) -> list[str]:

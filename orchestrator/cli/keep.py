@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.upkeep import Verified
 
 _NAMED = 20  # how many runs are named; ``--json`` names all
+_FOREIGN = 5  # files
 
 
 @takes("verify", "repair")
@@ -127,6 +128,8 @@ def _verdict(result: Verified) -> str:
 
 
 def _verify_sealed(sweep: Sweep, as_json: bool) -> None:
+    from manyseed.analysis.counts import some
+
     with shards_done("comparing", what="files", quiet=as_json) as progress:
         result = sweep.verify_sealed(progress=progress)
     findings = result["findings"]
@@ -139,6 +142,9 @@ def _verify_sealed(sweep: Sweep, as_json: bool) -> None:
             say(f"and {len(findings) - _NAMED:,} more, which --json names")
         if result["not_here"]:
             say(f"Not here, as in an archive: {', '.join(result['not_here'])}.")
+        if foreign := result["foreign"]:
+            named = some(foreign, _FOREIGN)
+            say(f"Not sealed, as no part of a sweep: {counted(len(foreign), 'file')} ({named}).")
         say(
             f"Checked {counted(result['files_checked'], 'file')} "
             f"({size(result['bytes_checked'])}) sealed {result['sealed']}: "

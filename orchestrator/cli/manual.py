@@ -9,6 +9,7 @@ from pathlib import Path
 
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _WORD = re.compile(r"^\| (\*\*.+?\*\*) \| (.+) \|$", re.MULTILINE)
+_ALSO = re.compile(r"^<!-- also: ([^>]*?)\s-->\n+", re.MULTILINE)
 _HEADING = re.compile(r"^(?P<level>#+) (?P<title>.+)$", re.MULTILINE)
 
 
@@ -42,6 +43,17 @@ def sections(text: str) -> dict[str, tuple[str, str]]:
             anchor = f"{name}-{again}"
         found[anchor] = (heading["title"].replace("`", ""), text[heading.start() : end])
     return found
+
+
+def also(text: str) -> list[str]:
+    """Return the other words for what a section is about, from the comment below its heading."""
+    found = _ALSO.search(text)
+    return " ".join(found[1].split()).split(", ") if found else []
+
+
+def without_also(text: str) -> str:
+    """Return a page or section without these comments, as it is read."""
+    return _ALSO.sub("", text)
 
 
 def words(text: str) -> dict[str, tuple[str, str]]:

@@ -518,8 +518,8 @@ def fetch(sweep_file: SweepToml) -> None:
 def init(
     data: str | None = argument(
         "[DATA]",
-        "A file, a source, or your own function as module:name; without it, all examples "
-        "are listed.",
+        "A file, a folder of images (a folder per class), a source, or your own function as "
+        "module:name; without it, all examples are listed.",
     ),
     model: str | None = argument(
         "[MODEL]",
@@ -542,6 +542,8 @@ def init(
     Examples:
 
         manyseed init measurements.csv
+
+        manyseed init photos/
 
         manyseed init measurements.csv train.py
 

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 
 from manyseed.jobs.checks import similar
-from manyseed.orchestrator.cli.manual import FENCE, sections, spelt, words
+from manyseed.orchestrator.cli.manual import FENCE, also, sections, spelt, without_also, words
 
 _MOST_LIKE = 3  # terms
 
@@ -30,28 +30,22 @@ class Mention:
     line: str
 
 
-_ALIKE = re.compile(r"^\| ([^|*]+) \| (\[.+\)) \|$", re.MULTILINE)
-_LINK = re.compile(r"\[([^]]*)\]\(([\w-]*)(?:\.md)?(?:#([^)]*))?\)")
 _GLOSSARY = "glossary"
-_LAST = ("claims", "design")  # pages of tables that have many words
 
 
 def mentions(phrase: str, texts: Mapping[str, str]) -> list[Mention]:
-    """Return the sections that words lead to, the best first.
+    """Return the sections that words lead to, the best first: the glossary's for a word of its own.
 
-    Those that the glossary names for them, or for others of the same meaning, come before all;
-    then those that have them, as `_ranked` orders them.
+    Others are ordered by how much of them is about the words, as `_ranked` does.
     """
     wanted = spelt(phrase)
     if not wanted:
         return []
-    found = _named_alike(wanted, texts)
+    found = []
     for anchor, (term, meaning) in words(texts.get(_GLOSSARY, "")).items():
         if spelt(term) == wanted:
             where = f"{_GLOSSARY}#{spelt(anchor, '#')}"
             found.append(Mention(where, term, _line(meaning, [wanted])))
-    if "-" in wanted:
-        found += [*_named_among(wanted, texts), *_of_parts(wanted, texts)]
     once = {one.where: one for one in [*found, *_ranked(wanted, texts)]}
     return [*once.values()]
 
@@ -82,8 +76,9 @@ def terms_like(asked: Sequence[str], texts: Mapping[str, str]) -> list[str]:
     """Return the terms, of pages, the glossary and headings, that are most like words."""
     glossary = texts.get(_GLOSSARY, "")
     terms = [term for term, _ in words(glossary).values()]
-    terms += [term for others, _ in _ALIKE.findall(glossary) for term in others.split(", ")]
-    titles = " ".join(title for text in texts.values() for title, _ in sections(text).values())
+    headed = [one for text in texts.values() for one in sections(text).values()]
+    terms += [term for _, text in headed for term in also(text)]
+    titles = " ".join(title for title, _ in headed)
     terms += [word for word in spelt(titles).split("-") if len(word) > _LONG_WORD]
     near = [one for word in asked for one in similar(word, [*texts, *terms]) if len(word) > 1]
     return list(dict.fromkeys(near))[:_MOST_LIKE]
@@ -100,26 +95,6 @@ _SMALL = {
 """Words of a question that say nothing of what it is about."""
 
 
-def _of_parts(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
-    """Return the sections that the glossary names for some of several words, the most first."""
-    several = wanted.split("-")
-    n, found = len(several), list[Mention]()
-    terms = {
-        spelt(term): Mention(
-            f"{_GLOSSARY}#{spelt(anchor, '#')}", term, _line(meaning, [spelt(term)])
-        )
-        for anchor, (term, meaning) in words(texts.get(_GLOSSARY, "")).items()
-    }
-    for size in range(n - 1, 0, -1):
-        for i in range(n - size + 1):
-            part = "-".join(several[i : i + size])
-            found += _named_alike(part, texts, exactly=True)
-            telling = _telling(part)
-            if part in terms and (len(telling) > 1 or telling == _telling(wanted)):
-                found.append(terms[part])
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _Searched:
     """What is searched: a section up to the next heading, or a word of the glossary."""
@@ -127,7 +102,8 @@ class _Searched:
     where: str
     title: str
     text: str
-    titled: Mapping[str, int]
+    names: Sequence[frozenset[str]]  # its title, and other words for what it is about
+    phrases: frozenset[tuple[str, ...]]  # these, with all their words
     held: Mapping[str, int]
     pairs: frozenset[tuple[str, str]]
     weight: float
@@ -137,18 +113,21 @@ class _Searched:
 def _parts(texts: tuple[tuple[str, str], ...]) -> list[_Searched]:
     parts: list[_Searched] = []
 
-    def add(where: str, title: str, text: str, weight: float = 1.0) -> None:
-        titled, held = _telling(spelt(title)), _telling(spelt(_ANY_LINK.sub(r"\1", text)))
-        pairs = frozenset([*pairwise(titled), *pairwise(held)])
-        parts.append(_Searched(where, title, text, Counter(titled), Counter(held), pairs, weight))
+    def add(where: str, title: str, text: str, others: Sequence[str] = ()) -> None:
+        each = [_telling(spelt(name)) for name in (title, *others)]
+        held = _telling(spelt(_ANY_LINK.sub(r"\1", text)))
+        pairs = frozenset(pair for one in (*each, held) for pair in pairwise(one))
+        names = [frozenset(one) for one in each if one]
+        weight = _WEIGHTS.get(where.partition("#")[0], 1.0)
+        phrases = frozenset(tuple(_stems(name)) for name in (title, *others))
+        parts.append(_Searched(where, title, text, names, phrases, Counter(held), pairs, weight))
 
     for page, text in texts:
         listed = [*sections(text).items()]
         for (anchor, (title, whole)), after in zip(listed, [*listed[1:], None], strict=True):
             own = whole.partition(after[1][1])[0] if after else whole
-            if not _ALIKE.search(own):  # those lead to other sections
-                weight = _LEAST_LIKELY if page in _LAST else 1.0
-                add(f"{page}#{anchor}", title, own.partition("\n")[2], weight)
+            said = without_also(own).partition("\n")[2]
+            add(f"{page}#{anchor}", title, said, also(own))
         for anchor, (term, meaning) in words(text).items():
             add(f"{page}#{anchor}", term, meaning)
     return parts
@@ -164,34 +143,38 @@ def _ranked(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     """Return the sections that have the words of a question, the best first.
 
     BM25F (Robertson, Zaragoza and Taylor 2004): a word counts the more, the fewer sections have it,
-    and the shorter the heading or the text where it stands; two words more that stand side by side.
+    and the shorter the heading or the text where it stands; two words more that stand side by side,
+    and all words of a heading, or of another name of its section, more than some of them.
     """
     asked = list(dict.fromkeys(_telling(wanted) or _stems(wanted)))
     parts = _parts(tuple(texts.items()))
     n = len(parts)
     frequency = {
-        one: sum(one in part.held or one in part.titled for part in parts) for one in asked
+        one: sum(one in part.held or any(one in name for name in part.names) for part in parts)
+        for one in asked
     }
     weight = {one: math.log(1 + (n - df + 0.5) / (df + 0.5)) for one, df in frequency.items() if df}
-    lengths = [(part.titled, part.held) for part in parts]
-    means = [max(sum(sum(each[k].values()) for each in lengths) / max(n, 1), 1) for k in (0, 1)]
+    names = [len(name) for part in parts for name in part.names[:1]]
+    in_names = max(sum(names) / max(n, 1), 1)
+    in_texts = max(sum(sum(part.held.values()) for part in parts) / max(n, 1), 1)
+    total, phrase = sum(weight.values()), tuple(_stems(wanted))
     scores = []
     for part in parts:
         score = 0.0
+        length = _long(sum(part.held.values()), in_texts)
         for one, idf in weight.items():
-            times = sum(
-                by * field[one] / (1 - short + short * sum(field.values()) / mean)
-                for by, short, field, mean in zip(
-                    _FIELDS, _SHORT, (part.titled, part.held), means, strict=True
-                )
-                if one in field
-            )
+            shortest = min((len(name) for name in part.names if one in name), default=0)
+            named = _IN_NAME / _long(shortest, in_names) if shortest else 0.0
+            times = named + part.held.get(one, 0) / length
             score += idf * times / (_SATURATION + times)
         for pair in pairwise(asked):
             if pair in part.pairs:
                 score += _SIDE_BY_SIDE * sum(weight[one] for one in pair)
-        named = {*asked} == {*part.titled}  # by all that it is called
-        scores.append((score + named * _NAMED_WHOLE * sum(weight.values())) * part.weight)
+        whole = [name for name in part.names if name <= {*asked}]  # all of a name is asked for
+        most = max((sum(weight[one] for one in sorted(name)) for name in whole), default=0.0)
+        score += most * most / (total or 1)
+        score += _WHOLE * total * (phrase in part.phrases)
+        scores.append(score * part.weight)
     least = max(_LEAST_SCORE * max(scores, default=0.0), 1e-9)
     order = sorted(range(n), key=lambda place: (-scores[place], parts[place].where))
     return [
@@ -204,9 +187,17 @@ def _ranked(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
     ]
 
 
-_FIELDS, _SHORT, _SATURATION = (5.0, 1.0), (0.5, 0.5), 1.2  # of headings and texts
-_SIDE_BY_SIDE, _NAMED_WHOLE = 0.25, 0.5
-_LEAST_SCORE, _LEAST_LIKELY = 0.35, 0.5  # of the best; of a page that is no answer
+def _long(length: int, mean: float) -> float:
+    return 1 - _SHORT + _SHORT * length / mean
+
+
+_IN_NAME, _SHORT, _SATURATION, _SIDE_BY_SIDE, _WHOLE = 5.0, 0.5, 1.2, 0.25, 0.5
+_LEAST_SCORE = 0.2  # of the best
+_WEIGHTS = {
+    **dict.fromkeys(("faq", "recipes", "start"), 1.1),  # answers
+    **dict.fromkeys(("design", "extending", "fashion", "identity", "store"), 0.7),  # further
+    "claims": 0.5,  # tables that have many words
+}
 
 
 def _telling(wanted: str) -> list[str]:
@@ -234,39 +225,6 @@ def stem(word: str) -> str:
 
 def _stems(text: str) -> list[str]:
     return [stem(word) for word in spelt(text).split("-")]
-
-
-def _named_alike(wanted: str, texts: Mapping[str, str], *, exactly: bool = False) -> list[Mention]:
-    """Return the sections that the glossary's table of other words names for a word, in any form.
-
-    `exactly`: in this form.
-    """
-    found: list[Mention] = []
-    for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
-        known = others.split(", ")
-        if wanted in map(spelt, known) if exactly else _stems(wanted) in map(_stems, known):
-            found += _linked(links, wanted, texts)
-    return found
-
-
-def _named_among(wanted: str, texts: Mapping[str, str]) -> list[Mention]:
-    """Return those that it names for several words that are all asked for, the most words first."""
-    asked, found = {*_telling(wanted)}, list[tuple[int, str]]()
-    for others, links in _ALIKE.findall(texts.get(_GLOSSARY, "")):
-        each = [{*_telling(spelt(one))} for one in others.split(", ")]
-        if most := max((len(one) for one in each if len(one) > 1 and one <= asked), default=0):
-            found.append((-most, links))
-    found.sort(key=lambda one: one[0])
-    return [one for _, links in found for one in _linked(links, wanted, texts)]
-
-
-def _linked(links: str, wanted: str, texts: Mapping[str, str]) -> list[Mention]:
-    found = []
-    for label, page, anchor in _LINK.findall(links):
-        title, text = sections(texts[page])[anchor]
-        line = _line(text, _stems(wanted), _stems(label))
-        found.append(Mention(f"{page}#{anchor}", title, line))
-    return found
 
 
 _LONGEST = 200  # letters of a sentence that is shown

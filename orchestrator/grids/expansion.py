@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,22 @@ class Expansion:
     def runs(self) -> int:
         """The number of distinct runs."""
         return int((self.cells["repeats"].cast(pl.Int64) * self.cells["runs"]).sum())
+
+    def with_names_of(self, planned: pl.DataFrame) -> Expansion:
+        """Return it with the names under which a plan holds what the file calls otherwise now.
+
+        `planned`: the plan's cells; names are no part of their identities.
+        """
+        pair = ["dataset", "classifier"]
+        held = planned.select("cell_id", *pair)
+        both = self.cells.select("cell_id", *pair).join(held, on="cell_id", suffix="_held")
+        datasets, classifiers = dict(self.datasets), dict(self.classifiers)
+        for names in both.drop("cell_id").unique(maintain_order=True).iter_rows():
+            dataset, classifier, dataset_held, classifier_held = names
+            datasets.setdefault(dataset_held, self.datasets[dataset])
+            model = self.classifiers[classifier, dataset]
+            classifiers.setdefault((classifier_held, dataset_held), model)
+        return replace(self, datasets=datasets, classifiers=classifiers)
 
 
 def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansion:

@@ -330,7 +330,8 @@ def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -
         try:
             file = read_sweep_file(paths.sweep_file)
             own = own_code(paths.sweep_file, paths).as_planned()
-            return measuring_seconds(plan.cells, expand(file, paths.sweep_file, own), specs)
+            expansion = expand(file, paths.sweep_file, own).with_names_of(plan.cells)
+            return measuring_seconds(plan.cells, expansion, specs)
         except (UserError, UnavailableError, KeyError):
             pass
     return pl.DataFrame(schema=MEASURING)

@@ -108,6 +108,7 @@ def _change(
     asked = asked.filter(~pl.col("cell").is_in(before.dropped.implode()).fill_null(False))
     sources = {name: table.source for name, table in sweep.dataset.items()}
     _check_kept(before, asked, sources, sweep_file)
+    expansion = expansion.with_names_of(before.all_cells)
     groups = extended(groups, asked, sweep, expansion, sweep_file)
     _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)

@@ -247,6 +247,22 @@ def test_what_commands_rewrite_is_no_part_of_a_seal(sealed: Sweep) -> None:
     assert "each is as it was sealed" in said
 
 
+def test_foreign_files_are_named_and_change_nothing(sealed: Sweep) -> None:
+    assert sealed.verify_sealed()["foreign"] == []
+    assert "no part of a sweep" not in inside("verify", sealed.directory, "--sealed")[1]
+    names = ["notes.txt", "plan/0001.parquet.orig", "results/mine/table.csv", "results/x.csv"]
+    for name in names:
+        (sealed.directory / name).parent.mkdir(exist_ok=True)
+        (sealed.directory / name).touch()
+    (sealed.directory / ".hidden").touch()
+    assert sealed.verify_sealed()["foreign"] == names
+    code, said = inside("verify", sealed.directory, "--sealed")
+    said = " ".join(said.split())
+    assert code == 0
+    assert "Not sealed, as no part of a sweep: 4 files (notes.txt, " in said
+    assert "each is as it was sealed" in said
+
+
 def test_an_archive_carries_the_receipt(sealed: Sweep, tmp_path: Path) -> None:
     archive = sealed.export(tmp_path / "all.zip")
     again = Sweep.import_predictions([archive], tmp_path / "again")

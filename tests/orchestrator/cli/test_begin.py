@@ -62,7 +62,7 @@ def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
     assert (code, text.count("\n## ")) == (0, 0)
     assert text.startswith("## It stopped in the middle\n")
     assert "manyseed resume DIR        # train exactly what is missing" in text
-    for wrong, near in (("strat", "start"), ("faq#it-stoped", "it-stopped-in-the-middle")):
+    for wrong, near in (("strt", "start"), ("faq#it-stoped", "it-stopped-in-the-middle")):
         code, text = inside("docs", wrong)
         assert (code, f'did you mean "{near}"?' in text) == (2, True)
     assert guide.pages_like("faq#it-s") == ["faq#it-stopped-in-the-middle"]
@@ -118,7 +118,7 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
         'WORD = "qqzz": no page has this name, and none has this word' in inside("docs", "qqzz")[1]
     )
     for word, first in (
-        ("seeds", "identity#streams"),
+        ("seeds", "faq#seeds"),
         ("metrics", "extending#a-metric"),
         ("add a metric", "results#metrics-of-your-own"),
     ):
@@ -136,22 +136,22 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
         ("gpu", "classifiers#"),
         ("multi-gpu", "classifiers#"),
         ("resume", "faq#it-stopped"),
-        ("seeds", "identity#streams"),
-        ("random seed", "identity#streams"),
+        ("seeds", "faq#seeds"),
+        ("random seed", "faq#seeds"),
         ("kappa", "results#pairs"),
         ("memory", "faq#a-task-is-killed"),
         ("out of memory", "faq#a-task-is-killed"),
         ("class imbalance", "faq#imbalanced"),
-        ("early stopping", "results#snapshots"),
+        ("early stopping", "faq#early-stopping-and-validation-sets"),
         ("checkpoint", "classifiers#checkpoints"),
         ("slurm partition", "cluster#"),
         ("array limit", "cluster#tasks-and-jobs"),
         ("learning rate", "faq#setting-a-learning-rate"),
-        ("batch size", "classifiers#"),
-        ("epochs", "results#snapshots"),
+        ("batch size", "faq#setting"),
+        ("epochs", "faq#setting"),
         ("test set", "datasets#test-sets"),
         ("bootstrap", "results#"),
-        ("p-value", "results#comparing"),
+        ("p-value", "faq#p-values"),
         ("confidence interval", "plots#figures"),
         ("pandas", "python#"),
         ("csv", "import#"),
@@ -194,9 +194,9 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         *((word, "faq#imbalanced-classes") for word in ("imbalance", "imbalanced", "class_weight")),
         ("balanced", "faq#imbalanced-classes"),
         ("significance", "results#comparing-cells-classifiers-and-sweeps"),
-        ("p-value", "results#comparing-cells-classifiers-and-sweeps"),
-        ("cross-validation", "datasets#files"),
-        ("early stopping", "results#snapshots"),
+        ("p-value", "faq#p-values-and-multiple-testing"),
+        ("cross-validation", "datasets#a-split-in-the-file"),
+        ("early stopping", "faq#early-stopping-and-validation-sets"),
         ("interrupt", "faq#it-stopped-in-the-middle"),
         ("parallel", "classifiers#many-seeds-at-once"),
         *((word, "faq#licence-and-how-to-cite") for word in ("license", "licence", "cite")),
@@ -264,8 +264,8 @@ QUESTIONS = {
     "how are copies counted": "results#one-convention-wherever-rows-are-put-together",
     "same result on another machine": "reproducibility#",
     "do I get the same results on another machine": "reproducibility#",
-    "cross-validation": "datasets#files",
-    "what are the folds": "datasets#files",
+    "cross-validation": "datasets#a-split-in-the-file",
+    "what are the folds": "datasets#a-split-in-the-file",
     "official test set": "datasets#",
     "add 10 more runs": "recipes#i-want-more-of-it",
     "how can I add more runs": "recipes#i-want-more-of-it",
@@ -290,7 +290,7 @@ QUESTIONS = {
     "add a metric": "results#metrics-of-your-own",
     "a methods section": "recipes#i-need-the-methods-section",
     "optimizer": "classifiers#optimizers",
-    "early stopping": "results#snapshots",
+    "early stopping": "faq#early-stopping-and-validation-sets",
 }
 
 
@@ -299,6 +299,98 @@ def test_a_question_leads_to_its_section(asked: str, where: str) -> None:
     texts = pages()
     first = search.mentions(search.words_asked(asked, texts)[0], texts)[0]
     assert first.where.startswith(where), first
+
+
+LOOKED_FOR = """
+faq#columns-of-dates-and-times: dates; date column; timestamps
+faq#confusion-matrix-and-accuracy-per-class: confusion matrix; accuracy per class
+faq#seeds-what-they-are-and-how-they-are-set: seeds; random seed; set the seed; random_state
+faq#p-values-and-multiple-testing: p value; p values; multiple testing; Bonferroni
+faq#early-stopping-and-validation-sets: early stopping; validation set
+faq#licence-and-how-to-cite: cite; how to cite; license
+faq#regression: regression; multi-label; object detection; survival analysis; segmentation
+faq#one-model-on-several-gpus-and-other-accelerators: DDP; distributed training; MPS; TPU
+faq#clouds-and-kubernetes: kubernetes; cloud; AWS; colab
+faq#feature-importance-fairness-adversarial-attacks: SHAP; feature importance; fairness; adversarial
+faq#renaming: rename; rename a classifier
+faq#setting-a-learning-rate: learning rate; batch size; epochs; weight decay
+faq#imbalanced-classes: class weights; imbalance; oversampling; SMOTE
+faq#rows-that-belong-together-and-other-leakage: data leakage; group split
+faq#a-task-is-killed-for-memory: out of memory; OOM
+faq#the-walltime-is-too-short-for-one-fit: walltime
+faq#it-stopped-in-the-middle: resume; crash
+faq#the-disk-is-full: disk full; no space left
+faq#can-runs-be-deleted: delete runs
+perturbations#labels-perturb_labels: label noise; noisy labels; perturb_labels
+perturbations#training-rows-train_fraction-and-vary: bagging; training size; subsample
+perturbations#training-images-augment: augmentation
+recipes#which-test-points-does-it-hang-on: hard rows; hard; hard examples; misclassified
+recipes#i-want-more-of-it: add seeds; more seeds
+recipes#i-want-to-give-the-results-away: share
+recipes#i-need-a-table-for-the-paper: latex
+recipes#how-many-seeds-do-i-need: how many seeds; power analysis; sample size
+own#an-estimator: random forest; random forests; LightGBM; kNN; sklearn
+own#a-pytorch-module: pytorch; custom loss
+classifiers#what-holds-for-all-of-them: encoding; one-hot; GPU; missing values; cuDNN
+classifiers#optimizers: learning rate schedule; Adam
+classifiers#products-in-bfloat16: mixed precision; fp16
+classifiers#checkpoints: checkpoint; checkpoints
+classifiers#vit-transfer: pretrained; fine-tuning
+classifiers#vit: transformer
+classifiers#classifiers: neural network; logistic regression
+cluster#the-profile: partition; account; qos; email
+cluster#nothing-starts: pending
+cluster#other-schedulers: PBS; SGE
+datasets#a-folder-of-images: own images; image folder; own folder
+start#images: images
+datasets#a-split-in-the-file: cross-validation; k-fold
+datasets#test-sets: train test split; stratified
+datasets#a-function-of-your-own: text data; time series
+plots#figures-as-files-manyseed-plot: colour; color; font; figure size; plot; svg
+python#from-python: pandas; notebook; API
+results#asking-manyseed-query: export csv; excel
+results#comparing-cells-classifiers-and-sweeps: effect size; t-test
+results#metrics-of-your-own: top-5; custom metric
+results#the-page: report
+results#varianceparquet-where-the-variance-comes-from: ANOVA
+reproducibility#a-receipt: git; zenodo
+reproducibility#reproducibility: reproducible; non-deterministic
+import#folders-that-name-what-is-in-them-and-maps: tensorboard; wandb; mlflow
+start#install: docker; singularity; windows; conda
+sweep-file#tune: optuna
+uncertainty#ensembling-methods: ensembles; deep ensemble
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        (asked, where)
+        for line in LOOKED_FOR.split("\n")
+        if line
+        for where, all_ in [line.split(": ", 1)]
+        for asked in all_.split("; ")
+    ],
+)
+def test_what_people_look_for_is_found_first(asked: str, where: str) -> None:
+    texts = pages()
+    assert search.mentions(search.words_asked(asked, texts)[0], texts)[0].where == where
+
+
+def test_other_words_for_a_section_lead_to_it_and_are_not_shown() -> None:
+    texts = {
+        "a": "# A\n\n## Wobbling\n\n<!-- also: shaking, to and\nfro -->\n\nIt moves about here.\n",
+        "b": "# B\n\nShaking, shaking and shaking.\n",
+    }
+    for asked in ("shaking", "to and fro", "wobble"):
+        found = search.mentions(asked, texts)[0]
+        assert (found.where, found.line) == ("a#wobbling", "It moves about here.")
+    for asked in ("confusion matrix", "faq", "faq#regression"):
+        assert "also:" not in inside("docs", asked)[1]
+    for name, text in pages().items():
+        assert text.count("<!-- also:") == sum(
+            part.startswith("<!-- also:") for part in re.split(r"^#+ .+\n\n", text, flags=re.M)
+        ), f"{name}: they stand below the heading"
 
 
 @pytest.mark.parametrize(

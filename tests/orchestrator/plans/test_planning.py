@@ -120,6 +120,21 @@ def test_the_order_of_lists_and_names_do_not_matter(sweep):
     assert runs(directory) == before
 
 
+def test_what_is_renamed_keeps_the_names_that_it_was_planned_with(sweep):
+    file, directory = sweep
+    named = SMALL.replace('"lr-sgd"', '"linear"').replace("cancer", "breast", 1)
+    named = named.replace("[dataset.cancer]", "[dataset.breast]").replace("runs    = 3", "runs = 4")
+    file.write_text(f'{named}\n[classifier.linear]\nkind = "lr-sgd"\n')
+    for options in (["--dry-run"], []):
+        code, said = inside("plan", file, "--out", directory, *options)
+        assert code == 0, said
+        assert "lr-sgd" in said
+    cells = Plan.read(SweepPaths(directory)).cells
+    assert {*cells["classifier"]} == {"lr-sgd", "xgb"}
+    assert {*cells["dataset"]} == {"cancer"}
+    assert len(runs(directory)) == 4 * 2 * 4
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

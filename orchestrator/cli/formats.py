@@ -460,28 +460,46 @@ def _latex(
         " & ".join(_cell(value, bold=(y, x) in best) for x, value in enumerate(row))
         for y, row in enumerate(rows)
     )
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        *_opened(paper),
-        f"\\begin{{tabular}}{{{kinds}}}",
-        "\\toprule",
-        f"{' & '.join(map(latex, columns))} \\\\",
-        "\\midrule",
-        *(f"{line} \\\\" for line in body),
-        "\\bottomrule",
-        "\\end{tabular}",
-        *_below(notes),
-        *(["\\end{table}"] if paper.caption else []),
-    ]
+    head = ["\\toprule", f"{' & '.join(map(latex, columns))} \\\\", "\\midrule"]
+    is_long = len(rows) > _PAGE
+    needs = "booktabs,longtable" if is_long else "booktabs"
+    lines = [f"% needs \\usepackage{{{needs}}}", *_too_wide(columns, rows)]
+    if is_long:
+        above = [f"{''.join(_captioned(paper))} \\\\"] if paper.caption else []
+        lines += [f"\\begin{{longtable}}{{{kinds}}}", *above, *head]
+        lines += ["\\endfirsthead", *head, "\\endhead", "\\bottomrule", "\\endfoot"]
+        lines += [*(f"{line} \\\\" for line in body), "\\end{longtable}"]
+        # it counts as a table even without a caption
+        lines += [] if paper.caption else ["\\addtocounter{table}{-1}"]
+        lines += _below(notes)
+        return "\n".join(lines) + "\n"
+    lines += ["\\begin{table}", "\\centering", *_captioned(paper)] if paper.caption else []
+    lines += [f"\\begin{{tabular}}{{{kinds}}}", *head, *(f"{line} \\\\" for line in body)]
+    lines += ["\\bottomrule", "\\end{tabular}", *_below(notes)]
+    lines += ["\\end{table}"] if paper.caption else []
     return "\n".join(lines) + "\n"
 
 
-def _opened(paper: Paper) -> Iterator[str]:
-    """Yield the beginning of a LaTeX table with a caption; nothing without one."""
-    if paper.caption:
-        yield from ("\\begin{table}", "\\centering", f"\\caption{{{latex(paper.caption)}}}")
-    if paper.label:
-        yield f"\\label{{{paper.label}}}"
+_PAGE = 40  # rows that a page holds
+_LETTER, _BETWEEN, _WIDTH = 5, 12, 345  # in pt, of LaTeX's class article: letter, gap, \textwidth
+
+
+def _too_wide(columns: Sequence[str], rows: Rows) -> Iterator[str]:
+    """Yield a comment if a LaTeX table is wider than the text of a page."""
+    cells = [columns, *([shown(value) for value in row] for row in rows)]
+    letters = sum(max(map(len, column)) for column in zip(*cells, strict=True))
+    width = _LETTER * letters + _BETWEEN * len(columns)
+    if width > _WIDTH:
+        yield (
+            f"% wide: about {width:,} pt, where the class article has {_WIDTH} pt: ask for fewer "
+            "--columns, or use \\small, a landscape page, or table*"
+        )
+
+
+def _captioned(paper: Paper) -> list[str]:
+    """Return the caption of a LaTeX table and its label; nothing without them."""
+    caption = [f"\\caption{{{latex(paper.caption)}}}"] if paper.caption else []
+    return [*caption, *([f"\\label{{{paper.label}}}"] if paper.label else [])]
 
 
 def _below(notes: Sequence[str]) -> Iterator[str]:

@@ -271,7 +271,8 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
     )
     text = formats.in_format(frame, "latex", {}, ["100 % of\n\\input{x}"]).decode()
     lines = text.splitlines()
-    assert lines[:4] == [
+    assert lines[1].startswith("% wide: about 346 pt, where the class article has 345 pt")
+    assert [lines.pop(0), *lines[1:4]] == [
         "% needs \\usepackage{booktabs}",
         r"\begin{tabular}{lrr}",
         r"\toprule",
@@ -306,11 +307,28 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
 def compiled(text: str, folder: Path) -> None:
     """Compile a LaTeX table if there is a compiler."""
     if compiler := shutil.which("pdflatex"):
-        page = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{text}"
+        page = f"\\documentclass{{article}}\\usepackage{{booktabs,longtable}}\\begin{{document}}{text}"
         (folder / "page.tex").write_text(page + "\\end{document}")
         options = ["-interaction=nonstopmode", "-halt-on-error", "page.tex"]
         done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("caption", ["Runs.", None])
+def test_a_latex_table_of_many_rows_goes_on_over_pages(tmp_path: Path, caption: str | None) -> None:
+    paper = formats.for_paper("latex", caption, "tab:runs" if caption else None, None)
+    for rows, is_long in ((40, False), (41, True)):
+        frame = pl.DataFrame({"accuracy": np.linspace(0, 1, rows)})
+        text = formats.in_format(frame, "latex", {}, ["A note."], paper).decode()
+        assert ("longtable" in text) == is_long
+        assert ("tabular" not in text) == is_long
+        assert "% wide" not in text
+    assert text.startswith("% needs \\usepackage{booktabs,longtable}\n")
+    assert text.count("\naccuracy \\\\\n") == 2, "every page has the heads"
+    assert (r"\caption{Runs.}\label{tab:runs} \\" in text) == bool(caption)
+    assert (r"\addtocounter{table}{-1}" in text) != bool(caption)
+    assert text.index(r"\end{longtable}") < text.index("A note.")
+    compiled(text, tmp_path)
 
 
 MODELS = pl.DataFrame(

@@ -307,11 +307,47 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
 def compiled(text: str, folder: Path) -> None:
     """Compile a LaTeX table if there is a compiler."""
     if compiler := shutil.which("pdflatex"):
-        page = f"\\documentclass{{article}}\\usepackage{{booktabs,longtable}}\\begin{{document}}{text}"
+        page = (
+            f"\\documentclass{{article}}\\usepackage{{booktabs,longtable}}\\begin{{document}}{text}"
+        )
         (folder / "page.tex").write_text(page + "\\end{document}")
         options = ["-interaction=nonstopmode", "-halt-on-error", "page.tex"]
         done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+def test_an_alpha_hat_below_its_resolution_is_no_number_in_any_format(sweep: Sweep) -> None:
+    table = sweep.results["runs"]
+    hidden = table["alpha_hat"] < table["delta"]
+    assert hidden.any()
+    for columns in ("alpha_hat,delta", "alpha_hat"):
+        rows = json.loads(asked(sweep, "-t", "runs", "-c", columns, "--json"))["rows"]
+        assert [row["alpha_hat"] is None for row in rows] == hidden.to_list()
+        bounds = [row["alpha_hat_below"] for row in rows]
+        assert bounds == pl.select(pl.when(hidden).then(table["delta"])).to_series().to_list()
+        assert ("delta" in rows[0]) == ("delta" in columns)
+        text = asked(sweep, "-t", "runs", "-c", columns, "--format", "csv")
+        assert pl.read_csv(text.encode()).to_dicts() == rows
+        told = asked(sweep, "-t", "runs", "-c", columns, "--format", "latex")
+        assert told.count("$< ") == hidden.sum()
+        assert r"$\hat{\alpha}$: the share of a run's scores" in told
+        assert (r"$\delta$: the smallest" in told) == ("delta" in columns)
+    by = ("-c", "alpha_hat_mean", "--by", "dataset,classifier", "--json")
+    for row in json.loads(asked(sweep, *by))["rows"]:
+        assert (row["alpha_hat_mean"] is None) == (row["alpha_hat_mean_below"] is not None)
+
+
+@pytest.mark.parametrize("table", ["runs", "pairs", "repeats", "ranking"])
+def test_a_table_for_a_paper_has_no_column_that_it_does_not_explain(
+    sweep: Sweep, table: str
+) -> None:
+    text = asked(sweep, "-t", table, "--format", "markdown", "--limit", 1)
+    heads = text.splitlines()[0]
+    assert "test set" in heads
+    assert not any(word in heads for word in ("α̂", "δ", "address", "index"))
+    if table in ("runs", "ranking"):
+        text = asked(sweep, "-t", table, "-c", "address", "--format", "markdown", "--limit", 1)
+        assert "address: cell, test set and run, counted from 0." in text
 
 
 @pytest.mark.parametrize("caption", ["Runs.", None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from manyseed.orchestrator.cli.output import shown
@@ -10,6 +11,18 @@ from manyseed.orchestrator.cli.output import shown
 Rows = Sequence[Sequence[object]]
 Places = set[tuple[int, int]]
 """Rows and columns of cells."""
+
+
+def _greek() -> Iterator[tuple[int, str]]:
+    """Yield the Greek letters that have a command, as numbers, with its name."""
+    names = "alpha beta gamma delta - zeta eta theta iota kappa lambda mu nu xi - pi rho - sigma"
+    capital = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+    for number, name in enumerate(f"{names} tau upsilon phi chi psi omega".split()):
+        if name != "-":
+            yield ord("α") + number, name
+        if name.title() in capital:
+            yield ord("Α") + number, name.title()
+
 
 _IN_LATEX = {
     "\\": r"\textbackslash{}",
@@ -35,18 +48,26 @@ _IN_LATEX = {
     "√": r"$\surd$",
     "→": r"$\to$",
     "²": r"$^2$",
-    "δ": r"$\delta$",
     "ε": r"$\varepsilon$",
     "α̂": r"$\hat{\alpha}$",
-    "α": r"$\alpha$",
+    **{chr(letter): f"$\\{name}$" for letter, name in _greek()},
 }
+_FOREIGN = re.compile("[^\x00-\u017f‘-”†-•…€]")
 _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=True))))
 
 
 def latex(text: str) -> str:
     """Escape a text for LaTeX."""
+    text = unicodedata.normalize("NFC", text)
     plain = re.sub(r"[\s\x00-\x1f\x7f]+", " ", text)
     return _LATEX.sub(lambda match: _IN_LATEX[match[0]], plain)
+
+
+def of_other_engines(text: str) -> list[str]:
+    """Return a comment on letters of a LaTeX text that pdfLaTeX lacks; nothing without any."""
+    letters = "".join(dict.fromkeys(_FOREIGN.findall(text)))
+    told = f"% needs XeLaTeX or LuaLaTeX, and a font with these letters: {letters}"
+    return [told] if letters else []
 
 
 def in_latex(
@@ -54,14 +75,16 @@ def in_latex(
 ) -> str:
     """Return a LaTeX table with notes below it; `paper`: its caption and label, or empty."""
     kinds = "".join("r" if are_numbers(rows, number) else "l" for number in range(len(columns)))
-    body = (
+    body = [
         " & ".join(_cell(value, bold=(y, x) in best) for x, value in enumerate(row))
         for y, row in enumerate(rows)
-    )
+    ]
     head = ["\\toprule", f"{' & '.join(map(latex, columns))} \\\\", "\\midrule"]
     is_long = len(rows) > _PAGE
     needs = "booktabs,longtable" if is_long else "booktabs"
-    lines = [f"% needs \\usepackage{{{needs}}}", *_too_wide(columns, rows)]
+    written = [*head, *body, *map(latex, (*notes, *paper))]
+    lines = [f"% needs \\usepackage{{{needs}}}", *of_other_engines("".join(written))]
+    lines += _too_wide(columns, rows)
     if is_long:
         above = [f"{''.join(_captioned(*paper))} \\\\"] if paper[0] else []
         lines += [f"\\begin{{longtable}}{{{kinds}}}", *above, *head]

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyseed.orchestrator.cli.escaping import Places, Rows, are_numbers, in_latex, latex
+from manyseed.orchestrator.cli.escaping import (
+    Places,
+    Rows,
+    are_numbers,
+    in_latex,
+    latex,
+    of_other_engines,
+)
 from manyseed.orchestrator.cli.output import SCHEMA, shown
 from manyseed.orchestrator.cli.process import written
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
@@ -266,7 +273,7 @@ def of_text(found: Reply, form: str) -> bytes:
             else f"% {text}"
             for name, text in parts
         ]
-        return "\n\n".join([*told, ""]).encode()
+        return "\n\n".join([*of_other_engines("".join(told)), *told, ""]).encode()
     listed = [f"- @{key}: {one.text}" for key, one in found.sources.items()]
     told = [f"**{name}.** {text}" if name != NOTE else f"<!-- {text} -->" for name, text in parts]
     return "\n\n".join([*told, "\n".join(listed), ""]).encode()

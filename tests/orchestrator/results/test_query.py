@@ -350,6 +350,18 @@ def test_a_table_for_a_paper_has_no_column_that_it_does_not_explain(
         assert "address: cell, test set and run, counted from 0." in text
 
 
+def test_letters_that_latex_lacks_are_written_as_commands_or_named(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"classifier": ["αβγδ λμπστω ΓΔΩ", "e\u0301 ü ß œ – “x”", "ε"]})
+    text = formats.in_format(frame, "latex", {}, []).decode()
+    assert text.count("needs") == 1
+    assert r"$\alpha$$\beta$$\gamma$$\delta$ $\lambda$$\mu$$\pi$$\sigma$$\tau$$\omega$" in text
+    assert r"$\Gamma$$\Delta$$\Omega$" in text
+    compiled(text, tmp_path)
+    frame = pl.DataFrame({"classifier": ["中", "x"]})
+    lines = formats.in_format(frame, "latex", {}, ["文 中"]).decode().splitlines()
+    assert lines[1] == "% needs XeLaTeX or LuaLaTeX, and a font with these letters: 中文"
+
+
 @pytest.mark.parametrize("caption", ["Runs.", None])
 def test_a_latex_table_of_many_rows_goes_on_over_pages(tmp_path: Path, caption: str | None) -> None:
     paper = formats.for_paper("latex", caption, "tab:runs" if caption else None, None)

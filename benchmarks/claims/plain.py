@@ -136,7 +136,7 @@ PLAIN: Mapping[str, str] = {
     r"response curves with equal ends|of another metric of runs|[Ss]ingular values? ?(of|,|$)": (
         "What a kind of figures draws."
     ),
-    r"Bold: the b|P: that the first of|(more|lower) is better": (
+    r"Bold: (the b|only)|P: that the first of|(more|lower) is better": (
         "Which mean is the better one in a table, and which direction is."
     ),
     r"at least one gets wrong \(local\)": "The page's definitions of its columns.",

@@ -234,7 +234,7 @@ def _best(
     within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
     if not judged:
         return found, ["Bold: the better side, where that is told."]
-    told = f"Bold: the best value{within}; whether it is better, compare tells."
+    told = f"Bold: only the best number{within}, not what is told to be better: see compare."
     if len(compared) < len(blocks):
         where = f", {apart[-1]} by {apart[-1]}," if within else ""
         nothing = f"where rows{where} are means over unlike cells, nothing is bold."

@@ -211,6 +211,8 @@ _AXES = {
     "vary": "what varies",
     "augment": "augmentation",
     "test_augment": "test-time augmentation",
+    "repeat_index": "test set",
+    "run_index": "run",
 }
 
 

@@ -20,9 +20,10 @@ from manyseed.analysis.figures.labels import labelled
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """What a paper cites: authors as words list them, and its number on arXiv if it is there.
+    """What a paper cites: authors as words list them, and where it was published.
 
-    Otherwise the journal with volume and pages, and the DOI if it has one.
+    That is a journal, or the proceedings of a conference (`book`), with volume, number and pages,
+    and the DOI if it has one; or its number on arXiv alone.
     """
 
     authors: str
@@ -30,7 +31,9 @@ class Citation:
     year: int | None = None
     arxiv: str = ""
     journal: str = ""
+    book: str = ""
     volume: str = ""
+    number: str = ""
     pages: str = ""
     doi: str = ""
     note: str = ""  # of this software, as no other is cited
@@ -41,13 +44,14 @@ class Citation:
         """The entry of a bibliography."""
         doi = f"doi:{self._doi}" if self._doi else self.note
         year = str(self.year) if self.year else ""
-        journal = f"{self.journal} {self.volume}".strip()
-        parts = (self.title, journal, year, doi)
+        number = f"({self.number})" if self.number else ""
+        venue = f"{self.journal or self.book} {self.volume}{number}".strip()
+        parts = (self.title, venue, self.pages.replace("-", "–"), year, doi)
         return f"{self.authors}: {', '.join(filter(None, parts))}"
 
     @property
     def _doi(self) -> str:
-        return f"10.48550/arXiv.{self.arxiv}" if self.arxiv else self.doi
+        return self.doi or (f"10.48550/arXiv.{self.arxiv}" if self.arxiv else "")
 
     @property
     def short(self) -> str:
@@ -69,12 +73,14 @@ class Citation:
         facts: dict[str, Any] = {"author": authors, "title": f"{{{self.title}}}"}
         note = self.note and f"{self.note}, version {version('manyseed')}"
         facts |= {"year": self.year, "note": note}
+        facts |= {"journal": self.journal, "booktitle": self.book, "volume": self.volume}
+        facts |= {"number": self.number.replace("-", "--"), "pages": self.pages.replace("-", "--")}
         if self.arxiv:
-            facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv"}
-        pages = self.pages.replace("-", "--")
-        facts |= {"journal": self.journal, "volume": self.volume, "pages": pages, "doi": self._doi}
+            venue = "" if self.journal or self.book else f"arXiv:{self.arxiv}"
+            facts |= {"howpublished": venue, "eprint": self.arxiv, "archivePrefix": "arXiv"}
+        facts["doi"] = self._doi
         lines = (f"  {name} = {{{value}}},\n" for name, value in facts.items() if value)
-        kind = "article" if self.journal else "misc"
+        kind = "article" if self.journal else "inproceedings" if self.book else "misc"
         return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
 
 

@@ -45,8 +45,8 @@ class TableRecord:
     metric's, in order, if one question makes them all. `columns`: unit and meaning of columns that
     are no metric's (`schema.describe`). `shown`: columns that a query shows by default, beside
     those that describe a cell. `where_kept`: further ones that it shows if they have values: the
-    sweep file must ask for them. `paper`: those of `shown` that a table for a paper has by default;
-    empty for all. `beside`: columns in which rows of a cell differ, beside seeds.
+    sweep file must ask for them. `paper`: what a table for a paper has by default; empty for
+    `shown`. `beside`: columns in which rows of a cell differ, beside seeds.
     `how`: how to get the table, with DIR for the sweep; empty if `analyze` always writes it.
     `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they can.
     `of_copies`: whether copies of runs have rows. `of_all_repeats`: whether metrics that compare

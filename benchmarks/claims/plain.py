@@ -105,7 +105,7 @@ PLAIN: Mapping[str, str] = {
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
-    r"see --limit|are listed; limit|chooses cells that|chooses the cells of|or levels: |"
+    r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|chooses the cells of|or levels: |"
     r"name another|give one level|"
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
@@ -137,7 +137,7 @@ PLAIN: Mapping[str, str] = {
     r"response curves with equal ends|of another metric of runs|[Ss]ingular values? ?(of|,|$)": (
         "What a kind of figures draws."
     ),
-    r"Bold: the b|P: that the first of|(more|lower) is better": (
+    r"Bold: (the b|only)|P: that the first of|(more|lower) is better": (
         "Which mean is the better one in a table, and which direction is."
     ),
     r"at least one gets wrong \(local\)": "The page's definitions of its columns.",

@@ -109,7 +109,8 @@ def of_paper(sweeps: Mapping[str, Results], question: Query) -> list[str]:
     if question.is_grouped:  # whose n is that of its cells
         schema = rows.collect_schema()
         order = [name for name in order if name in schema and schema[name].is_numeric()]
-        return list(dict.fromkeys([*few[1:], *order]))
+        few = tuple(name for name in few if name not in ("n_runs", *NUMBERED))
+        return list(dict.fromkeys([*few, *order]))
     rows = rows.filter(wanted(question.where, rows.collect_schema(), "--where"))
     apart = what_varies(rows)
     counts = rows.select(pl.col(apart).n_unique()).collect()

@@ -7,12 +7,19 @@ import json
 import math
 import re
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyseed.orchestrator.cli.escaping import latex
+from manyseed.orchestrator.cli.escaping import (
+    Places,
+    Rows,
+    are_numbers,
+    in_latex,
+    latex,
+    of_other_engines,
+)
 from manyseed.orchestrator.cli.output import SCHEMA, shown
 from manyseed.orchestrator.cli.process import written
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
@@ -40,12 +47,7 @@ SPREADS = ("_std", "_sd")
 SHARES = re.compile(r"(choosing_|holdout_|ensemble_)?(accuracy|churn)_(?!mean_sd$)")
 """Columns of spreads, and those of them that are of shares of a test set's points, by run."""
 LEAST = 0.0001  # what `shown` resolves
-_LOW, _HIGH, _OVER = "_ci_low", "_ci_high", "over"
-
-
-Rows = Sequence[Sequence[object]]
-Places = set[tuple[int, int]]
-"""Rows and columns of cells."""
+_LOW, _HIGH, _OVER, _BELOW_IT = "_ci_low", "_ci_high", "over", "_below"
 
 
 def chosen(name: str | None, output: Path | None, more: Sequence[str] = ()) -> str:
@@ -148,8 +150,10 @@ def in_format(
     best, told = _best(frame, columns, paper.alike) if paper.bold else (set(), [])
     if not paper.named:
         columns, rows = _in_words(columns, rows)
-    write = _markdown if name == MARKDOWN else _latex
-    return write(columns, rows, [*remarks, *told, *notes], best, paper).encode()
+    notes = [*remarks, *told, *notes]
+    if name == MARKDOWN:
+        return _markdown(columns, rows, notes, best, paper).encode()
+    return in_latex(columns, rows, notes, best, (paper.caption, paper.label)).encode()
 
 
 def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
@@ -166,7 +170,10 @@ def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
             for name in names
             if re.fullmatch(rf"{one}_(mean|sd|median|min|max|count|q\d+)", name)
         ]
-        kept += [*of, *(f"{one}{end}" for end in (_LOW, _HIGH) if f"{one}{end}" in names)]
+        kept += [
+            *of,
+            *(f"{one}{end}" for end in (_LOW, _HIGH, _BELOW_IT) if f"{one}{end}" in names),
+        ]
     over = [_OVER] if _OVER in names else []
     return frame.select(list(dict.fromkeys([*kept, *over])))
 
@@ -227,7 +234,7 @@ def _best(
     within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
     if not judged:
         return found, ["Bold: the better side, where that is told."]
-    told = f"Bold: the best value{within}; whether it is better, compare tells."
+    told = f"Bold: only the best number{within}, not what is told to be better: see compare."
     if len(compared) < len(blocks):
         where = f", {apart[-1]} by {apart[-1]}," if within else ""
         nothing = f"where rows{where} are means over unlike cells, nothing is bold."
@@ -266,7 +273,7 @@ def of_text(found: Reply, form: str) -> bytes:
             else f"% {text}"
             for name, text in parts
         ]
-        return "\n\n".join([*told, ""]).encode()
+        return "\n\n".join([*of_other_engines("".join(told)), *told, ""]).encode()
     listed = [f"- @{key}: {one.text}" for key, one in found.sources.items()]
     told = [f"**{name}.** {text}" if name != NOTE else f"<!-- {text} -->" for name, text in parts]
     return "\n\n".join([*told, "\n".join(listed), ""]).encode()
@@ -320,8 +327,8 @@ def in_cells(
 
     A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` in a
     column of shares of which an interval would leave 0 to 1; a remark says what all intervals are
-    over. An α̂ below the resolution δ is written as that, where δ is a column, and a spread that
-    would be 0.0000 as below what test sets of so many `points` resolve, or what is printed.
+    over. An α̂ that `bounded` leaves out is written as its bound, and a spread that would be 0.0000
+    as below what test sets of so many `points` resolve, or what is printed.
     """
     over: list[str] = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -333,16 +340,19 @@ def in_cells(
         ends = name if f"{name}{_HIGH}" in frame.columns else name.removesuffix("_mean")
         if f"{ends}{_HIGH}" in frame.columns:
             limits[name] = list(zip(frame[f"{ends}{_LOW}"], frame[f"{ends}{_HIGH}"], strict=True))
-    columns = [name for name in frame.columns if not name.endswith((_LOW, _HIGH))]
+    bounds = {f"{name}{_BELOW_IT}" for name in LEVELS}
+    columns = [
+        name for name in frame.columns if not name.endswith((_LOW, _HIGH)) and name not in bounds
+    ]
     cells: list[list[object]] = []
     kinds, is_below = set[bool](), False
     for name in columns:
         values: list[object] = frame[name].to_list()
         told = [""] * len(values)
-        if name.removesuffix("_mean") == "alpha_hat" and "delta" in frame.columns:
+        if f"{name}{_BELOW_IT}" in frame.columns:
             from manyseed.analysis.counts import below
 
-            told = [below(*both) for both in zip(frame[name], frame["delta"], strict=True)]
+            told = [below(0, bound) for bound in frame[f"{name}{_BELOW_IT}"]]
         elif name.endswith(SPREADS) and frame[name].dtype.is_float():
             sizes = points if points is not None and SHARES.match(name) else [None] * len(values)
             told = [_seen(*both) for both in zip(frame[name], sizes, strict=True)]
@@ -363,6 +373,30 @@ def in_cells(
     if {"n", "coverage"} <= {*frame.columns}:
         remarks.append("n: cells of the group, or rows of another table.")
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
+
+
+LEVELS = ("alpha_hat", "alpha_hat_mean")
+"""Columns of α̂ that say nothing below their resolution δ."""
+
+
+def bounded(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return rows without each α̂, and its interval, that is below δ; where there is a column δ.
+
+    The column NAME_below then has δ. What is below it cannot be told: it is no number.
+    """
+    import polars as pl
+
+    if "delta" not in frame.columns:
+        return frame
+    for name in [one for one in LEVELS if one in frame.columns]:
+        is_below = (pl.col(name) < pl.col("delta")).fill_null(value=False)
+        of = [name, *(one for end in (_LOW, _HIGH) if (one := f"{name}{end}") in frame.columns)]
+        bound = pl.when(is_below).then("delta").alias(f"{name}{_BELOW_IT}")
+        frame = frame.with_columns(bound, pl.when(~is_below).then(pl.col(of)))
+        names = [one for one in frame.columns if one != bound.meta.output_name()]
+        names.insert(names.index(of[-1]) + 1, bound.meta.output_name())
+        frame = frame.select(names)
+    return frame
 
 
 def _seen(spread: float | None, points: int | None) -> str:
@@ -422,7 +456,7 @@ def _plain(value: Any) -> Any:
 def _text(columns: Sequence[str], rows: Rows, notes: Sequence[str]) -> str:
     cells = [list(columns), *([shown(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [_are_numbers(rows, number) for number in range(len(columns))]
+    right = [are_numbers(rows, number) for number in range(len(columns))]
     lines = [
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
@@ -440,7 +474,7 @@ def _markdown(
         text = re.sub(r"\s+", " ", shown(value))
         return re.sub(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
-    rules = ["---:" if _are_numbers(rows, number) else "---" for number in range(len(columns))]
+    rules = ["---:" if are_numbers(rows, number) else "---" for number in range(len(columns))]
     body = [
         [f"**{cell(v)}**" if (y, x) in best else cell(v) for x, v in enumerate(row)]
         for y, row in enumerate(rows)
@@ -450,88 +484,3 @@ def _markdown(
     above = [f"\nTable: {cell(paper.caption)}{anchor}"] if paper.caption else []
     remarks = [*above, *(f"\n{cell(note)}" for note in notes)]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), *remarks]) + "\n"
-
-
-def _latex(
-    columns: Sequence[str], rows: Rows, notes: Sequence[str], best: Places, paper: Paper
-) -> str:
-    kinds = "".join("r" if _are_numbers(rows, number) else "l" for number in range(len(columns)))
-    body = (
-        " & ".join(_cell(value, bold=(y, x) in best) for x, value in enumerate(row))
-        for y, row in enumerate(rows)
-    )
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        *_opened(paper),
-        f"\\begin{{tabular}}{{{kinds}}}",
-        "\\toprule",
-        f"{' & '.join(map(latex, columns))} \\\\",
-        "\\midrule",
-        *(f"{line} \\\\" for line in body),
-        "\\bottomrule",
-        "\\end{tabular}",
-        *_below(notes),
-        *(["\\end{table}"] if paper.caption else []),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _opened(paper: Paper) -> Iterator[str]:
-    """Yield the beginning of a LaTeX table with a caption; nothing without one."""
-    if paper.caption:
-        yield from ("\\begin{table}", "\\centering", f"\\caption{{{latex(paper.caption)}}}")
-    if paper.label:
-        yield f"\\label{{{paper.label}}}"
-
-
-def _below(notes: Sequence[str]) -> Iterator[str]:
-    """Yield notes as small text below a LaTeX table."""
-    if notes:
-        yield from ("\\par\\smallskip", "{\\footnotesize\\raggedright")
-        yield from (latex(note) for note in notes)
-        yield "\\par}"
-
-
-_NUMBER = re.compile(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?")
-_SIGNED = re.compile(r"[+-][\d.]+( to [+-][\d.]+)?")
-_BELOW = re.compile(r"< [\d.]+")
-_LIMITED = re.compile(r"(-?[\d.,]+(?:e[+-]\d+)?) \((-?[\d.,e+-]+) to (-?[\d.,e+-]+)\)")
-
-
-def _cell(value: object, *, bold: bool = False) -> str:
-    """Return a cell of a LaTeX table, with signed numbers in math mode; an interval is not bold."""
-    text = shown(value)
-    if _BELOW.fullmatch(text):
-        return f"${text}$"
-    if limited := _LIMITED.fullmatch(text):
-        mean, low, high = limited.groups()
-        return f"{_in_math(mean, bold=bold)} ({_in_math(low)} to {_in_math(high)})"
-    if isinstance(value, str) and _SIGNED.fullmatch(text):
-        return " to ".join(f"${one}$" for one in text.split(" to "))
-    if _NUMBER.fullmatch(text) and (not isinstance(value, str) or "±" in text):
-        return _in_math(text, bold=bold)
-    return f"\\textbf{{{latex(text)}}}" if bold else latex(text)
-
-
-def _in_math(text: str, *, bold: bool = False) -> str:
-    number = _NUMBER.fullmatch(text)
-    if number is None:
-        return latex(text)
-    mantissa, exponent, half = number.groups()
-    parts = mantissa.replace(",", "{,}")
-    parts += rf" \times 10^{{{int(exponent)}}}" if exponent else ""
-    parts = rf"\mathbf{{{parts}}}" if bold else parts
-    parts += rf" \pm {half.replace(',', '{,}')}" if half else ""
-    return f"${parts}$" if exponent or half or bold or "-" in mantissa else text
-
-
-def _are_numbers(rows: Sequence[Sequence[object]], number: int) -> bool:
-    known = [row[number] for row in rows if row[number] is not None]
-    return bool(known) and all(
-        (isinstance(value, int | float) and not isinstance(value, bool))
-        or (
-            isinstance(value, str)
-            and (" ± " in value or bool(_LIMITED.fullmatch(value) or _BELOW.fullmatch(value)))
-        )
-        for value in known
-    )

@@ -116,7 +116,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.asking.query import Query, ask, of_paper
+    from manyseed.orchestrator.asking.query import Query, of_paper
     from manyseed.orchestrator.sweep import Sweep
 
     form = formats.asked(form, output, as_json=as_json)
@@ -131,7 +131,8 @@ def query(
 
         alone("--sql", remedy="write it in the statement", **options)
         of, paper = {"sql": sql}, replace(paper, named=True)
-        _show(ask_sql(results, sql), form, output, limit, of, [], "No rows.", paper)
+        frame = formats.bounded(ask_sql(results, sql))
+        _show(frame, form, output, limit, of, [], "No rows.", paper)
         return
     options["table"] = table = options["table"] or "cells"
     options["by"] = options["by"] == [_EVERYTHING] or options["by"]
@@ -148,7 +149,7 @@ def query(
     few = of_paper(results, question) if form in formats.IN_WORDS else []
     if few:
         question = replace(question, columns=few)
-    frame = ask(results, question)
+    frame = _bounded(results, question)
     if few and len(frame):
         frame = frame.select(one for one in frame.columns if frame[one].count())
     notes = _notes(list(sweeps.values()), question, frame)
@@ -167,6 +168,8 @@ def query(
         notes.append(
             "Standard deviations: between runs of a test set; of means, between test sets."
         )
+    if form in formats.IN_WORDS:
+        notes += [text for name, text in _EXPLAINED.items() if name in frame.columns]
     points = None if form in _NUMBERS else _test_points(results, question, frame)
     nothing = _nothing(question)
     _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked, points=points)
@@ -175,6 +178,33 @@ def query(
 
 
 vars(query)["cls"] = QueryCommand
+
+
+_EXPLAINED = {
+    **dict.fromkeys(
+        formats.LEVELS,
+        "α̂: the share of a run's scores to leave out so that the others are distributed like those "
+        "of the other runs; < is below δ, the smallest that can be told.",
+    ),
+    "delta": "δ: the smallest α̂ that can be told on test sets of this size.",
+    "address": "address: cell, test set and run, counted from 0.",
+}
+"""What a paper must say of columns whose heads do not tell."""
+
+
+def _bounded(results: Mapping[str, Results], question: Query) -> pl.DataFrame:
+    """Return rows without α̂ below δ (`formats.bounded`), also if δ is not asked for."""
+    from manyseed.orchestrator.asking.query import ask, named_rows
+
+    asked = question.columns
+    alone = {*formats.LEVELS} & {*asked} and "delta" not in asked and not question.agg
+    if (
+        not alone
+        or "delta" not in next(iter(named_rows(results, question.table).values())).collect_schema()
+    ):
+        return formats.bounded(ask(results, question))
+    frame = formats.bounded(ask(results, replace(question, columns=[*asked, "delta"])))
+    return frame.drop("delta", "delta_lo", "delta_hi", strict=False)
 
 
 _NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)

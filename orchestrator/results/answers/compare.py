@@ -546,6 +546,8 @@ def _together(comparisons: Sequence[Compared]) -> str:
     if n < 2 or not verdicts:
         return ""
     held = sum(map(holds_together, verdicts))
+    if not held:
+        return f" For all {n:,} together, none is told (Bonferroni's correction)."
     hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
     others = ", the others alone" if 0 < held < m else ""
     return f" For all {n:,} together, {hold}{others}."

@@ -251,7 +251,6 @@ def _tested(group: GroupAnswers) -> RunsNeeded | None:
 def _headline(groups: Sequence[GroupAnswers]) -> str:
     """Say how many runs accuracy takes, over all groups, and how many have enough."""
     first = [group.answers[0] for group in groups]
-    told = sum(one.runs is not None for one in first)
     varied = [one for one in first if one.reason != _WITHOUT_CHANCE]
     known = [one.runs for one in varied if one.runs is not None]
     purpose = first[0].purpose.partition(" at ")[0]
@@ -265,10 +264,28 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
         where = f" in {_name(worst)}{on}" if len(groups) > 1 else ""
         return f"For {purpose}: cannot be told yet, at least {least:,} runs{where}."
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
-    verdicts = [_enough(one) for one in first]
-    untold = any(one.runs is None and one.made for one in first)
-    said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {told:,} have enough"
-    return f"{said}; others not told." if untold else f"{said}."
+    return f"For {purpose}: {takes} runs; {_have_enough(groups)}."
+
+
+def _have_enough(groups: Sequence[GroupAnswers]) -> str:
+    """Say which groups have enough runs; how many, if these are many or their names are long."""
+    words = {"yes": "enough", "no": "too few", "–": ""}
+    several_sets = len({group.dataset for group in groups}) > 1
+    found: dict[str, list[str]] = {"enough": [], "too few": [], "not told": []}
+    for group in groups:
+        on = f" on {group.dataset}" if several_sets and group.cell is not None else ""
+        if told := words.get(_enough(group.answers[0]), "not told"):
+            name = group.name if group.cell is None else in_short(_axes(group))
+            found[told].append(f"{name}{on}")
+    found = {told: names for told, names in found.items() if names}
+    if len(groups) == 1:
+        return next(iter(found), "not told")
+    if len(groups) <= _NAMED and not any("," in name for names in found.values() for name in names):
+        return "; ".join(f"{told}: {', '.join(names)}" for told, names in found.items())
+    return f"of {len(groups):,}: " + ", ".join(f"{len(of):,} {told}" for told, of in found.items())
+
+
+_NAMED = 6  # groups that a headline names
 
 
 def _enough(one: RunsNeeded) -> str:

@@ -129,7 +129,12 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
 
 def _sds(row: Row, of: str = "", digits: int = 3) -> str:
     """Return the interval of a standard deviation: of the row, or its own over seeds alone."""
-    return " to ".join(f"{row[of + end] ** 0.5:.{digits}g}" for end in ("low", "high"))
+    return " to ".join(_digits(row[of + end] ** 0.5, digits) for end in ("low", "high"))
+
+
+def _digits(value: float, digits: int = 2) -> str:
+    """Return a number with so many significant digits, also if the last ones are 0."""
+    return f"{value:#.{digits}g}".removesuffix(".")
 
 
 def _unequal(row: Mapping[str, Any]) -> str:
@@ -279,8 +284,8 @@ def _sd(row: Row | None, *, one_model: bool = False) -> str:
     if row is None or row["low"] is None:
         return "–" if row is None else "one model" if one_model else "none seen"
     if row["low"] > 0 and row["variance"] > 0:
-        return f"{row['variance'] ** 0.5:.2g}"
-    return f"< {max(row['high'], 0.0) ** 0.5:.2g}"
+        return _digits(row["variance"] ** 0.5)
+    return f"< {_digits(max(row['high'], 0.0) ** 0.5)}"
 
 
 def _more(seeds: Row | None, sets: Row | None) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -596,6 +597,42 @@ def test_the_least_that_is_needed_names_its_cell() -> None:
     said = "For accuracy ± 0.005: cannot be told yet, at least 21 runs"
     assert _headline(groups) == f"{said} in mlp on two."
     assert _headline(groups[1:]) == f"{said}."
+
+
+@pytest.mark.parametrize(
+    ("runs", "names", "said"),
+    [
+        ((4, None), ("xgb", "svm"), "enough: xgb; not told: svm."),
+        ((4, 9, 2), ("xgb", "mlp", "svm"), "enough: xgb, svm; too few: mlp."),
+        ((4,), ("xgb",), "enough."),
+        ((9,), ("xgb",), "too few."),
+        ((4, 9, 9), ("a,b", "mlp", "svm"), "of 3: 1 enough, 2 too few."),
+        ((4, 9, *[None] * 5), "abcdefg", "of 7: 1 enough, 1 too few, 5 not told."),
+    ],
+)
+def test_the_headline_names_what_has_enough_runs(
+    runs: Sequence[int | None], names: Sequence[str], said: str
+) -> None:
+    """1 of 2 had enough, others were not told: which ones?"""
+    groups = [
+        GroupAnswers(
+            name,
+            place,
+            None,
+            3,
+            "one",
+            name,
+            dict.fromkeys(AXES[2:]),
+            1,
+            (RunsNeeded("accuracy ± 0.005", needed, None, None, 5, 1, 0.95),),
+            pl.DataFrame(),
+        )
+        for place, (name, needed) in enumerate(zip(names, runs, strict=True))
+    ]
+    assert _headline(groups).partition(" runs; ")[2] == said
+    if len(groups) == 2:
+        groups[1] = replace(groups[1], dataset="two")
+        assert _headline(groups).endswith("enough: xgb on one; not told: svm on two.")
 
 
 def test_a_precision_may_be_a_percentage(imported: Sweep) -> None:

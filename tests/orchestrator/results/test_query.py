@@ -271,7 +271,8 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
     )
     text = formats.in_format(frame, "latex", {}, ["100 % of\n\\input{x}"]).decode()
     lines = text.splitlines()
-    assert lines[:4] == [
+    assert lines[1].startswith("% wide: about 346 pt, where the class article has 345 pt")
+    assert [lines.pop(0), *lines[1:4]] == [
         "% needs \\usepackage{booktabs}",
         r"\begin{tabular}{lrr}",
         r"\toprule",
@@ -306,11 +307,76 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
 def compiled(text: str, folder: Path) -> None:
     """Compile a LaTeX table if there is a compiler."""
     if compiler := shutil.which("pdflatex"):
-        page = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{text}"
+        page = (
+            f"\\documentclass{{article}}\\usepackage{{booktabs,longtable}}\\begin{{document}}{text}"
+        )
         (folder / "page.tex").write_text(page + "\\end{document}")
         options = ["-interaction=nonstopmode", "-halt-on-error", "page.tex"]
         done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+def test_an_alpha_hat_below_its_resolution_is_no_number_in_any_format(sweep: Sweep) -> None:
+    table = sweep.results["runs"]
+    hidden = table["alpha_hat"] < table["delta"]
+    assert hidden.any()
+    for columns in ("alpha_hat,delta", "alpha_hat"):
+        rows = json.loads(asked(sweep, "-t", "runs", "-c", columns, "--json"))["rows"]
+        assert [row["alpha_hat"] is None for row in rows] == hidden.to_list()
+        bounds = [row["alpha_hat_below"] for row in rows]
+        assert bounds == pl.select(pl.when(hidden).then(table["delta"])).to_series().to_list()
+        assert ("delta" in rows[0]) == ("delta" in columns)
+        text = asked(sweep, "-t", "runs", "-c", columns, "--format", "csv")
+        assert pl.read_csv(text.encode()).to_dicts() == rows
+        told = asked(sweep, "-t", "runs", "-c", columns, "--format", "latex")
+        assert told.count("$< ") == hidden.sum()
+        assert r"$\hat{\alpha}$: the share of a run's scores" in told
+        assert (r"$\delta$: the smallest" in told) == ("delta" in columns)
+    by = ("-c", "alpha_hat_mean", "--by", "dataset,classifier", "--json")
+    for row in json.loads(asked(sweep, *by))["rows"]:
+        assert (row["alpha_hat_mean"] is None) == (row["alpha_hat_mean_below"] is not None)
+
+
+@pytest.mark.parametrize("table", ["runs", "pairs", "repeats", "ranking"])
+def test_a_table_for_a_paper_has_no_column_that_it_does_not_explain(
+    sweep: Sweep, table: str
+) -> None:
+    text = asked(sweep, "-t", table, "--format", "markdown", "--limit", 1)
+    heads = text.splitlines()[0]
+    assert "test set" in heads
+    assert not any(word in heads for word in ("α̂", "δ", "address", "index"))
+    if table in ("runs", "ranking"):
+        text = asked(sweep, "-t", table, "-c", "address", "--format", "markdown", "--limit", 1)
+        assert "address: cell, test set and run, counted from 0." in text
+
+
+def test_letters_that_latex_lacks_are_written_as_commands_or_named(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"classifier": ["αβγδ λμπστω ΓΔΩ", "e\u0301 ü ß œ – “x”", "ε"]})
+    text = formats.in_format(frame, "latex", {}, []).decode()
+    assert text.count("needs") == 1
+    assert r"$\alpha$$\beta$$\gamma$$\delta$ $\lambda$$\mu$$\pi$$\sigma$$\tau$$\omega$" in text
+    assert r"$\Gamma$$\Delta$$\Omega$" in text
+    compiled(text, tmp_path)
+    frame = pl.DataFrame({"classifier": ["中", "x"]})
+    lines = formats.in_format(frame, "latex", {}, ["文 中"]).decode().splitlines()
+    assert lines[1] == "% needs XeLaTeX or LuaLaTeX, and a font with these letters: 中文"
+
+
+@pytest.mark.parametrize("caption", ["Runs.", None])
+def test_a_latex_table_of_many_rows_goes_on_over_pages(tmp_path: Path, caption: str | None) -> None:
+    paper = formats.for_paper("latex", caption, "tab:runs" if caption else None, None)
+    for rows, is_long in ((40, False), (41, True)):
+        frame = pl.DataFrame({"accuracy": np.linspace(0, 1, rows)})
+        text = formats.in_format(frame, "latex", {}, ["A note."], paper).decode()
+        assert ("longtable" in text) == is_long
+        assert ("tabular" not in text) == is_long
+        assert "% wide" not in text
+    assert text.startswith("% needs \\usepackage{booktabs,longtable}\n")
+    assert text.count("\naccuracy \\\\\n") == 2, "every page has the heads"
+    assert (r"\caption{Runs.}\label{tab:runs} \\" in text) == bool(caption)
+    assert (r"\addtocounter{table}{-1}" in text) != bool(caption)
+    assert text.index(r"\end{longtable}") < text.index("A note.")
+    compiled(text, tmp_path)
 
 
 MODELS = pl.DataFrame(
@@ -333,7 +399,7 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
     assert lines[-5:] == [
         r"\par\smallskip",
         r"{\footnotesize\raggedright",
-        "Bold: the best value of each dataset; whether it is better, compare tells.",
+        "Bold: only the best number of each dataset, not what is told to be better: see compare.",
         r"\par}",
         r"\end{table}",
     ]

@@ -13,6 +13,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.analysis.report import wording
 from manyseed.analysis.report.citations import STUDIES, own_in_words
 from manyseed.analysis.report.wording import _SPELT, Study, _evaluation
 from manyseed.jobs.classifiers import CLASSIFIERS
@@ -247,11 +248,30 @@ def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) ->
     code, text = inside("methods", quick_analysed.directory, "--format", "bibtex")
     assert code == 0
     assert "@article{holm1979,\n  author = {S. Holm},\n" in text
-    journal = "  journal = {Biometrika},\n  volume = {34},\n  pages = {28--35},\n"
+    journal = "  journal = {Biometrika},\n  volume = {34},\n"
+    journal += "  number = {1--2},\n  pages = {28--35},\n"
     assert f"{journal}  doi = {{10.1093/biomet/34.1-2.28}},\n" in text
     for key, one in STUDIES.items():
         assert not one.journal[-1:].isdigit(), f"{key}: the volume is a field of its own"
-    assert "@misc{agarwal2021,\n" in text
+    assert "@inproceedings{agarwal2021,\n" in text
+    assert "Statistics in Medicine 25(4), 559–573, 2006" in STUDIES["newcombe2006"].text
+
+
+def test_all_that_is_cited_has_an_entry_that_says_who_what_when_and_where() -> None:
+    where = Path(wording.__file__).parent
+    code = "".join(file.read_text("utf-8") for file in where.glob("*.py"))
+    named = {*re.findall(r"\[@(\w+)\]", code), *re.findall(r'"([a-z]+\d{4}[a-z]*)"', code)}
+    cited = named - {"key"}
+    assert {"dunn1961", "pedregosa2011", "he2016deep"} <= cited <= {*STUDIES}
+    for key, one in STUDIES.items():
+        entry = one.bibtex(key)
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))
+        assert {"author", "title"} <= {*fields}, entry
+        if not one.note:  # this software has a version
+            assert "year" in fields, entry
+            assert {*fields} & {"journal", "booktitle", "howpublished"}, entry
+        assert ("arXiv" in fields.get("doi", "")) == (bool(one.arxiv) and not one.doi), entry
+        assert all(value for value in fields.values()), entry
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,8 @@ PLAIN: Mapping[str, str] = {
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
-    r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|chooses the cells of|or levels: |"
+    r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|"
+    r"chooses the cells of|or levels: |"
     r"name another|give one level|"
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"

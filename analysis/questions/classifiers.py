@@ -435,10 +435,10 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     alike = " ".join(one.words for one in found.alike)
     still = ", ".join(one.classifier for one in found.alike)
     if not found.rows:
-        headline = f"Between seeds, runs of {still} differ too little to tell how much."
+        headline = f"Between seeds, runs of {still} differ by less than one test point."
         yield Answer(headline, evidence=alike, figures=figures)
         return
-    still = f"; runs of {still} differ too little" if still else ""
+    still = f"; runs of {still} differ by less than one test point" if still else ""
     alike = f" {alike}" if alike else ""
     most, least = found.rows[0], found.rows[-1]
     rows = [asdict(row) for row in found.rows]
@@ -514,14 +514,14 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
     still = ", ".join(one.classifier for one in alike)
     few = " ".join(one.words for one in alike)
     if not found:
-        headline = f"Between seeds, runs of {still} differ too little to tell how much."
+        headline = f"Between seeds, runs of {still} differ by less than one test point."
         yield Answer(headline, evidence=few, figures=figures)
         return
     limits = [f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in found]
     own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
-    rest = f"; runs of {still} differ too little" if still else ""
+    rest = f"; runs of {still} differ by less than one test point" if still else ""
     yield Answer(
         first_ones(
             own, lambda text: f"Between seeds, sd of accuracy on this test set: {text}{rest}."

@@ -514,7 +514,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"({'' if is_one else f'{interval}, '}95 %{together}; from {needed.made:,} runs"
         f"{'' if is_one else f'; {assuming}'}). "
     )
-    takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
+    of = f" of {row['classifier']}" if alone and unknown.height else ""
+    takes, where = f"Accuracy{of} to ± {PRECISE:g} takes", ""
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
     if alone and not is_one:
         takes += f" ({interval})"
@@ -535,9 +536,17 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    have += "; others not told" if unknown.height else ""
+    have += f"; {_untold(unknown, own)} not told" if unknown.height else ""
     headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
+
+
+def _untold(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Name classifiers of which nothing is told, where these are few."""
+    is_unknown = pl.col("cell").is_in(unknown["cell"].implode())
+    of = [runs.filter(each)["classifier"].cast(pl.String) for each in (is_unknown, ~is_unknown)]
+    names, others = of[0].unique(maintain_order=True).to_list(), {*of[1]}
+    return ", ".join(names) if len(names) <= 2 and others.isdisjoint(names) else "others"
 
 
 def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:

@@ -146,7 +146,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "No better than the most frequent class (or: not told to be)",
         "answers, page",
-        r"^not told to be$|better than $|the most frequent class\{\}$|of the test points are right|"
+        r"^not told to be$|better than $|the most frequent class(\{\})?$|"
+        r"of the test points are right|"
         r", and \{\} for that",
         0.05,
         "sweeps",

@@ -143,7 +143,7 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
     from manyseed.analysis.questions.caveats import guessing
 
     found = guessing(repeats, most)
-    sentences = []
+    sentences: dict[tuple[str, str], list[tuple[str, str, str, float, float]]] = {}
     for names, own in found.group_by("dataset", "classifier", maintain_order=True):
         dataset, classifier = map(str, names)
         of = repeats.filter(
@@ -154,18 +154,35 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
         where = f" in {own.height:,} of {of:,} cells" if of > 1 else ""
         first = f"cell {row['cell']}: " if of > 1 else ""
         is_above = bool((own["accuracy"] > own["share"]).any())
-        said = f"{dataset} × {classifier}: {'not told to be' if is_above else 'no'} better than "
-        said += f"the most frequent class{where}"
-        sentences.append(
+        verdict = f"{'not told to be' if is_above else 'no'} better than "
+        said = f"{dataset} × {classifier}: {verdict}the most frequent class{where}"
+        sentences.setdefault((dataset, verdict), []).append(
             (
+                classifier,
                 f"{said} ({first}{row['accuracy']:.3f}, and {row['share']:.3f} for that).",
                 f"{said}. {first.capitalize()}{row['accuracy']:.4f} of the test points are right, "
                 f"and that class has {row['share']:.4f} of them (n = "
                 f"{counted(row['sets'], 'test set')} of {row['points']:,} points). "
                 f"{_what_to_do(repeats, row['cell'])}{_few_epochs(repeats, row['cell'])}",
+                row["accuracy"],
+                row["share"],
             )
         )
-    return sentences
+    return [
+        _together(dataset, verdict, own) if len(own) > 1 else own[0][1:3]
+        for (dataset, verdict), own in sentences.items()
+    ]
+
+
+def _together(
+    dataset: str, verdict: str, own: Sequence[tuple[str, str, str, float, float]]
+) -> tuple[str, str]:
+    """Say of several classifiers what is true of each."""
+    names, _, texts, right, shares = zip(*own, strict=True)
+    values = " to ".join(dict.fromkeys(f"{one(right):.3f}" for one in (min, max)))
+    most = " to ".join(dict.fromkeys(f"{one(shares):.3f}" for one in (min, max)))
+    said = f"{dataset} × {some(names, 3)}: {verdict}the most frequent class"
+    return f"{said} ({values}, and {most} for that).", " ".join(texts)
 
 
 _TELLS = 0.6  # area under the ROC curve from which scores are said to tell classes apart

@@ -130,3 +130,25 @@ def test_answers_name_what_tells_too_much_and_who_guesses(
     assert "outcome_code tells" in again
     assert "rows of one patient" not in again
     assert guessing[0] in again
+
+
+def test_classifiers_that_guess_are_told_together() -> None:
+    rows = [
+        {
+            "dataset": "d",
+            "classifier": name,
+            "cell": cell,
+            "repeat_index": repeat,
+            "accuracy_mean": right,
+            "n_test": 100,
+        }
+        for cell, (name, right) in enumerate([("a", 0.5), ("b", 0.48), ("c", 0.9)])
+        for repeat in range(3)
+    ]
+    table = pl.DataFrame(rows)
+    share = table.select("dataset", "classifier", "repeat_index").with_columns(share=pl.lit(0.52))
+    ((headline, text),) = guesses(table, share)
+    told = "d × a, b: no better than the most frequent class (0.480 to 0.500, and 0.520 for that)."
+    assert headline == told
+    assert text.startswith("d × a: no better than the most frequent class. ")
+    assert "d × b: no better" in text

@@ -9,6 +9,7 @@ from typing import Any
 from manyseed.analysis.counts import some
 
 _KEYS = ("runs", "repeats", "seed", "epochs", "vary", "test", "train_fraction")
+_WIDTHS = ("within", "precision", "tolerance", "width", "half_width", "ci", "margin")
 _ASK = ("answers", "query", "plot", "report", "analyze")
 _COLUMNS = ("dataset", "classifier", "vary", "train_fraction", "epoch")
 
@@ -34,6 +35,8 @@ def _instead(ctx: Any, option: str) -> str:
     name = option.lstrip("-").replace("-", "_")
     if name == "local" and "--cluster" in flags:
         return "; use --cluster local"
+    if name in _WIDTHS and "--accuracy" in flags:
+        return "; use --accuracy 0.01, half of the interval's width; or --consistency"
     if name in _KEYS and "--set" in flags:
         key = "classifier.NAME.epochs" if name == "epochs" else name
         return f"; it is a key of the file: --set {key}=VALUE"

@@ -5,7 +5,8 @@
 
 A metric takes some runs of a repeat (`analysis.metrics.metric.Part`) and returns one number per
 run, which must not depend on the other runs; the column has the function's name. An attribute says
-what it needs besides labels: ``share_of_ones.needs = "margin"`` (or "confidence", "score").
+what it needs besides labels: ``share_of_ones.needs = "margin"`` (or "confidence", "score");
+another, which values are better: ``share_of_ones.higher_is_better = False``.
 
 A metric of pairs takes the labels of two runs and the true classes, (sample,) each, and returns one
 number; an attribute says so:
@@ -34,7 +35,15 @@ from numpy.typing import NDArray
 from manyseed.analysis import NoModule, Refused
 from manyseed.analysis.counts import masked
 from manyseed.analysis.metrics.gram import above
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Need, Part
+from manyseed.analysis.metrics.metric import (
+    DIRECTIONS,
+    Column,
+    Finished,
+    HeldOut,
+    Metric,
+    Need,
+    Part,
+)
 from manyseed.analysis.options import Options
 
 Function = Callable[..., Any]
@@ -61,6 +70,10 @@ def load(name: str) -> Metric:
     function, needs = _find("metrics", name)
     function_name = name.partition(":")[2]
     meaning = next(iter((function.__doc__ or "").strip().splitlines()), f"What {name} returns.")
+    higher = getattr(function, "higher_is_better", None)
+    if higher is not None and not isinstance(higher, bool):
+        raise Refused("metrics", name, f"higher_is_better is {higher!r}, not True or False")
+    meaning = f"{meaning.rstrip('.')}." + ("" if higher is None else DIRECTIONS[higher])
     of_pairs = bool(getattr(function, "pairs", False))
     spread = "range" if of_pairs else "std"
     column = Column(function_name, pl.Float64, "", meaning, ("mean", spread, "min", "max"))

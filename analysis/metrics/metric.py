@@ -64,6 +64,20 @@ def better(name: str) -> str:
     return better(of) if of and ending in _ENDINGS else ""
 
 
+DIRECTIONS = {True: " Higher is better.", False: " Lower is better."}
+"""What the meaning of a user's own metric ends in, where its function says which is better."""
+
+
+def higher_is_better(name: str, meaning: str = "") -> bool | None:
+    """Return whether higher values of a column are better; None if that is not known.
+
+    `meaning`: of the column, which says so of a user's own metric.
+    """
+    if name in BETTER:
+        return BETTER[name] == "more"
+    return next((way for way, words in DIRECTIONS.items() if meaning.endswith(words)), None)
+
+
 def dtype_of(summary: str) -> type[pl.DataType]:
     """Return the column type of a summary."""
     return pl.UInt32 if summary == "n" else pl.Float64

@@ -17,7 +17,6 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.metrics.metric import BETTER
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
@@ -50,6 +49,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     told,
     told_apart,
     two_named,
+    undirected,
     values_of,
     verdict,
     words,
@@ -103,7 +103,7 @@ def compare_cells(
     metric : str
         A metric of runs, such as ece.
     lower : bool
-        For a metric of your own: lower is better.
+        Lower is better; of a metric of your own, its function may say so.
     confidence : float
         Confidence of each single interval.
 
@@ -118,7 +118,7 @@ def compare_cells(
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
-    higher = not lower and BETTER.get(metric) != "less"
+    higher = False if lower else first.higher_is_better(metric)
     compared = [
         compare_pair(first, second, *pair, metric, higher=higher, confidence=confidence)
         for pair in pairs
@@ -334,7 +334,7 @@ def compare_pair(
     cell_b: AnalysedCell,
     metric: str,
     *,
-    higher: bool,
+    higher: bool | None,
     confidence: float,
 ) -> Compared:
     """Compare two cells, or say why they cannot be compared."""
@@ -362,13 +362,13 @@ def compare_pair(
     chosen, paired = on_shared(sets_a, sets_b, streams)
     if not chosen:
         sides = ([one.side() for one in sets.values()] for sets in (sets_a, sets_b))
-        result = compare_apart(*sides, higher=higher, confidence=confidence)
+        result = compare_apart(*sides, higher=higher is not False, confidence=confidence)
         return replace(unknown, result=result)
     result = compare(
         [x.side() for x, _ in chosen],
         [y.side() for _, y in chosen],
         paired=paired,
-        higher=higher,
+        higher=higher is not False,
         independent=not compares_runs(metric),
         confidence=confidence,
     )
@@ -530,8 +530,11 @@ def _table(
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
     single = ", each by itself" if len(every) > 1 else ""
     below = [f"{sure}: over {_over(shown)}{single}.{_together(every)}"]
-    way = "" if not shown or shown[0].higher_is_better else "; lower is better"
-    below.append(f"P: that the first of a pair is better{way}.")
+    way = shown[0].higher_is_better if shown else True
+    if way is None:
+        below.append(f"P: that the first of a pair is higher. {undirected(shown[0].metric)}")
+    else:
+        below.append(f"P: that the first of a pair is better{'' if way else '; lower is better'}.")
     if any(told(one, judged(one)) == ALIKE for one in shown):
         below[-1] += f" {ALIKE}: they differ by less than {PRECISE:g}."
     if any(told_apart(one) == (A, B) for one in shown):

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.questions.comparison import (
     Comparison,
     Saving,
@@ -67,7 +68,8 @@ class Compared:
     same : mapping of str to object
         The axes in which they agree.
     metric : str
-    higher_is_better : bool
+    higher_is_better : bool or None
+        None where it is not known: the higher side is then told, and not called better.
     confidence : float
     shared_test_sets : bool
         Whether they were compared on the same test sets.
@@ -89,7 +91,7 @@ class Compared:
     b: OneCell
     same: Mapping[str, Any]
     metric: str
-    higher_is_better: bool
+    higher_is_better: bool | None
     confidence: float
     shared_test_sets: bool
     left_out: tuple[int, int]
@@ -131,8 +133,11 @@ def _better(found: Compared, result: Comparison) -> str:
         intervals.append(f"{_limits(result.better_seeds, '.2f')} over seeds")
     if result.better_sets is not None:
         intervals.append(f"{_limits(result.better_sets, '.2f')} over new test sets, too")
-    way = "higher" if found.higher_is_better else "lower"
     limits = f" ({'; '.join(intervals)})" if intervals else ""
+    if found.higher_is_better is None:
+        told = f"P(A higher than B) = {result.better:.2f}{limits}."
+        return f"{told} {undirected(found.metric)}"
+    way = "higher" if found.higher_is_better else "lower"
     return f"P(A better than B) = {result.better:.2f}{limits}; {way} is better."
 
 
@@ -186,13 +191,14 @@ A, B, ALIKE = "A", "B", "≈"
 def told(one: Compared, limits: tuple[float, float] | None) -> str:
     """Return which side an interval tells to be better, `A` or `B`; "" if it does not tell.
 
+    Where it is not known which values are better, the higher side.
     `ALIKE`: the mean accuracies differ by less than `PRECISE`.
     """
     if limits is None:
         return ""
     low, high = limits
     if low > 0 or high < 0:
-        return A if (low > 0) == one.higher_is_better else B
+        return A if (low > 0) == (one.higher_is_better is not False) else B
     return ALIKE if one.metric == "accuracy" and max(-low, high) < PRECISE else ""
 
 
@@ -205,13 +211,27 @@ def verdict(one: Compared, a: str = A, b: str = B) -> str:
 def in_words(one: Compared) -> str:
     """Return the verdict on a pair by itself, in words."""
     a, b = told_apart(one)
-    said = {A: f"{a} better", B: f"{b} better", ALIKE: ALIKE, "": "not told"}
+    way = _way(one)
+    said = {A: f"{a} {way}", B: f"{b} {way}", ALIKE: ALIKE, "": "not told"}
     return said[told(one, judged(one))]
+
+
+def _way(one: Compared) -> str:
+    return "higher" if one.higher_is_better is None else "better"
+
+
+def undirected(metric: str) -> str:
+    """Say that it is not known which values of a metric are better, and how to say it."""
+    return (
+        f"Whether higher {metric} is better is not known; of a metric of your own, write "
+        f"{metric}.higher_is_better = True or False below its function."
+    )
 
 
 def side_told(one: Compared) -> str:
     """Return the verdict on a pair by itself, by the names that its sides have in rows."""
-    return {A: "a better", B: "b better", ALIKE: ALIKE, "": "not told"}[told(one, judged(one))]
+    way = _way(one)
+    return {A: f"a {way}", B: f"b {way}", ALIKE: ALIKE, "": "not told"}[told(one, judged(one))]
 
 
 def holds_together(one: Compared) -> bool:
@@ -323,6 +343,11 @@ class AnalysedSweep:
             if "epoch" in wanted(text, self.cells.schema, option).meta.root_names():
                 return self.cells
         return last(self.cells)
+
+    def higher_is_better(self, metric: str) -> bool | None:
+        """Return whether higher values of a metric of runs are better; None if not known."""
+        columns = json.loads(self.results.metadata("runs").get("columns", "{}"))
+        return higher_is_better(metric, str(columns.get(metric, {}).get("meaning", "")))
 
     def require(self, metric: str) -> None:
         """Raise a UserError for a name that is not a metric of runs."""

@@ -191,10 +191,54 @@ def churn_mean(part):
 
 def ece_mean(part):
     return brier_skill(part)
+
+def missed(part):
+    "Share of the positive points that are missed."
+    return (part.label[:, part.y_true == 1] == 0).mean(axis=1)
+
+missed.higher_is_better = False
+
+def found(part):
+    return 1 - missed(part)
+
+found.higher_is_better = True
+
+def odd(part):
+    return found(part)
+
+odd.higher_is_better = "no"
 """
 
 
-def test_more_of_a_users_own_metric_is_better_whatever_its_name(
+def test_a_users_own_metric_says_which_values_are_better(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    y_true = np.arange(40) % 2
+    wrong = np.arange(40) < np.array([2, 4, 6, 4])[:, None]
+    worse = wrong | (np.arange(40) < 20)
+    arrays = {
+        name: {"labels": np.where(one, 1 - y_true, y_true), "y_true": y_true}
+        for name, one in (("a", wrong), ("b", worse))
+    }
+    sweep = Sweep.from_predictions(arrays, tmp_path / "sweep")
+    sweep.analyze(metrics=["mine:missed", "mine:found"])
+    sys.modules.pop("mine", None)
+    for name, way in (("missed", "lower"), ("found", "higher")):
+        told = " ".join(inside("compare", sweep.directory, "--metric", name)[1].split())
+        assert "a > b" in told
+        assert f"; {way} is better." in told
+        rows = inside("compare", sweep.directory, "--metric", name, "--format", "csv")[1]
+        assert "a better" in rows
+    asked = ("-t", "runs", "--columns", "?", "--limit", "100")
+    columns = inside("query", sweep.directory, *asked)[1]
+    assert "positive points that are missed. Lower is better." in " ".join(columns.split())
+    with pytest.raises(UserError, match="higher_is_better is 'no', not True or False"):
+        sweep.analyze(metrics=["mine:odd"])
+
+
+def test_which_values_of_a_users_own_metric_are_better_is_not_guessed_from_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.py").write_text(MINE)
@@ -215,6 +259,13 @@ def test_more_of_a_users_own_metric_is_better_whatever_its_name(
             (found,) = sweep.compare("a", "b", metric=name, lower=lower)
             assert found.result is not None
             assert (found.result.better < 0.5) is lower
+            assert found.higher_is_better is (False if lower else None)
+        told = " ".join(inside("compare", sweep.directory, "--metric", name)[1].split())
+        assert "P(A higher than B) = 1.00" in told
+        assert f"Whether higher {name} is better is not known" in told
+        rows = inside("compare", sweep.directory, "--metric", name, "--format", "csv")[1]
+        assert "a higher" in rows
+        assert "better" not in rows.splitlines()[1]
     for name in ("churn_mean", "ece_mean"):  # names of ours
         with pytest.raises(UserError, match="there is one already: rename the function"):
             sweep.analyze(metrics=[f"mine:{name}"])

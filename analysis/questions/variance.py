@@ -76,7 +76,7 @@ METRICS = (ACCURACY, ERRORS, *CONSISTENCY)
 """Accuracy; whether a point is wrong, with variance between runs, averaged over points, 1 -
 accuracy - global error consistency; and error consistency itself, of a pair of runs."""
 
-_ROUNDING = 1e-30  # equal values below 1 may seem to have this variance
+_ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
 SCHEMA = records()["variance"].types
 
@@ -200,7 +200,7 @@ class _Report:
             "variance": value,
             "low": low,
             "high": high,
-            "share": value / whole if whole else None,
+            "share": value / whole if whole is not None and whole > _ROUNDING else None,
             "unequal": found.unequal if part in (ALL, ALONE) else None,
             "seeds_low": None if seeds is None else seeds[0],
             "seeds_high": None if seeds is None else seeds[1],
@@ -427,13 +427,15 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     of_sets = own.filter(pl.col("part").is_in([TEST_SET, ALL]))
     cells = of_sets.filter(pl.col("part") == TEST_SET).height
     both = _for_all(tables, of_sets, cells).filter(pl.col("low") > 0)
+    differ = own.filter(pl.col("part") == ALL, pl.col("variance") > _ROUNDING)["cell"].n_unique()
+    of = f"of {cells:,} cells" if differ >= cells else f"of the {differ:,} cells whose runs differ"
     sets, runs = (both.filter(pl.col("part") == part) for part in (TEST_SET, ALL))
     apart = sets.join(runs, on="cell", suffix="_all").filter(pl.col("low") > pl.col("high_all"))
     if apart.height:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
         parts.append(
-            f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
-            f"{cells:,} cells (whose two intervals do not overlap), such as {row['dataset']} × "
+            f"accuracy varies more between test sets than between seeds in {apart.height:,} "
+            f"{of} (whose two intervals do not overlap), such as {row['dataset']} × "
             f"{row['classifier']} (cell {row['cell']}): sd {row['variance'] ** 0.5:.4f} "
             f"({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, {_sure(cells)}; n = "
             f"{counted(row['n_repeats'], 'test set')}) against {row['variance_all'] ** 0.5:.4f} "
@@ -441,7 +443,7 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
         )
         such = "" if apart.height == 1 else "such as "
         lines.append(
-            f"Test sets vary accuracy more than seeds in {apart.height:,} of {cells:,} cells "
+            f"Test sets vary accuracy more than seeds in {apart.height:,} {of} "
             f"({such}{row['classifier']} on {row['dataset']}, cell {row['cell']})."
         )
     if parts:

@@ -106,8 +106,8 @@ PLAIN: Mapping[str, str] = {
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
     r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|"
-    r"chooses the cells of|or levels: |"
-    r"name another|give one level|"
+    r"chooses the cells of|or levels: |cells whose runs differ$|is better is not known|"
+    r"P\(A higher than B\)|are in no test set|name another|give one level|"
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
     r"no run of \{\}, cell|have different data|import (both|the other) with (the same )?--dataset|"

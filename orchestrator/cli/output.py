@@ -317,7 +317,10 @@ def shown(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return "–" if value != value else f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+        if value != value:
+            return "–"
+        is_small = 0 < abs(value) < 0.001  # 0.0000 would not tell it from 0
+        return f"{value:.2g}" if is_small else f"{value:.4{'f' if abs(value) < 1000 else 'g'}}"
     return str(value)
 
 

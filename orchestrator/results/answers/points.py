@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from polars import selectors as cs
 
@@ -22,6 +25,7 @@ from manyseed.orchestrator.asking.query import names_of, rows_of, with_names
 from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import POINTS, Results
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.answers.compare import compare_pair, pairs_of
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedCell,
@@ -63,12 +67,33 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
         rows = rows_of(results, POINTS) if where else results.scan(POINTS)
         rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
         labels = with_names(by_point(rows).lazy(), results).collect()
-        found = answer(rows, labels, limit)
+        found = [_with_untested(one, results, labels) for one in answer(rows, labels, limit)]
         cells = rows.select("cell").unique()
         pairs = results.scan("pairs").filter(IS_CROSSED).join(cells, on="cell", how="semi")
         names = "dataset", "classifier", "vary", *PAIR, "churn"
         crossed = pairs.select(cs.by_name(*names, require_all=False)).collect()
     return [*found, *(flips(crossed) if "churn" in crossed.columns else ())]
+
+
+def _with_untested(one: Answer, results: Results, labels: pl.DataFrame) -> Answer:
+    """Add how many rows of the data are in no test set, where points to look at are named."""
+    if results.plan is None or not any("wrong_least" in row for row in one.rows):
+        return one
+    plan, told = Plan.read(results.plan), []
+    for dataset in dict.fromkeys(str(row["dataset"]) for row in one.rows):
+        cell = plan.all_cells.filter(pl.col("dataset") == dataset)["cell"][0]
+        share = plan.cell(cell).dataset.get("test")
+        sizes = results["cells"].filter(pl.col("dataset").cast(pl.String) == dataset)["n_test"]
+        if not isinstance(share, float) or not 0 < share < 1 or sizes.is_empty():
+            continue  # another rule may test all rows
+        n, tested = round(sizes[0] / share), labels.filter(dataset=dataset)["index"].n_unique()
+        if tested < 0.99 * n:
+            enough = math.ceil(math.log(0.01) / math.log(1 - share))
+            told.append(
+                f"About {n - tested:,} of {n:,} rows of {dataset} are in no test set, so they "
+                f"are not judged: repeats = {enough} would test 99 %."
+            )
+    return replace(one, cannot_tell=" ".join([*filter(None, [one.cannot_tell]), *told]))
 
 
 def verdicts(

@@ -137,3 +137,16 @@ def test_a_copy_of_an_earlier_version_is_told_until_it_is_planned_again(
     code, said = inside("plan", "rows.toml")
     assert (code, "manyseed status rows" in said) == (0, True), said
     assert always_wrong(sweep) == before
+
+
+def test_nothing_is_said_of_rows_where_a_file_says_what_is_tested(table: pl.DataFrame) -> None:
+    sweep = trained(table[5:], *KEYS["split"])
+    assert not any("in no test set" in one.cannot_tell for one in sweep.answers("points"))
+
+
+def test_rows_in_no_test_set_are_counted(table: pl.DataFrame) -> None:
+    sweep = trained(table[5:], *KEYS["plain"])
+    (told,) = (one for one in sweep.answers("points") if "nearly every run" in one.headline)
+    tested = sweep.query("points")["index"].n_unique()
+    left = f"About {236 - tested:,} of 236 rows of t are in no test set, so they are not judged: "
+    assert f"{left}repeats = 17 would test 99 %." in told.cannot_tell

@@ -94,8 +94,9 @@ PLAIN: Mapping[str, str] = {
     ),
     r"The import warned|These results are (of|also)|values are missing; leave|"
     r"The others are published by|"
-    r"Analysed \{analysed|the most frequent class of each|no finished run that "
-    r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
+    r"Analysed \{analysed|the most frequent class of each|[;e] most frequent class (\{|has)|"
+    r"no finished run that was analysed|their predictions have changed|is not computed for|"
+    r"calibration \(cll|scores "
     r"that are not numbers|"
     r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"
     r"of them share|says how a run was made|may also be too few: try epochs": (

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,6 +150,7 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
     ]
     every = of.tables if of.every is None else of.every
     found = answers(every, of.effects, of.variance, of.options, cmi=of.cmi)
+    found = _beside_most_frequent(found, _most_frequent(paths, Plan.read(paths)))
     return {
         "first": [_kept_of(one) for one in (*mixed, *doubtful)],
         "repeats": short_repeats(of.tables),
@@ -169,6 +170,12 @@ def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:
         canonical = json.loads(text).get("dataset", {})
         if canonical.get("source") == "file" and (info := _resolved(paths, name, canonical)):
             told += caveats.leaks(name, info)
+    most = _most_frequent(paths, plan).cast({"repeat_index": repeats["repeat_index"].dtype})
+    return [*told, *caveats.guesses(repeats, most)]
+
+
+def _most_frequent(paths: SweepPaths, plan: Plan) -> pl.DataFrame:
+    """Return the share of the most frequent class in each test set that can be read."""
     rows = []
     with suppress(ManyseedError, OSError):
         for group in stored_groups(paths, plan):
@@ -178,10 +185,31 @@ def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:
                 rows.append((group.spec.dataset, group.spec.classifier, repeat, float(share)))
     schema = {
         **dict.fromkeys(("dataset", "classifier"), pl.String()),
-        "repeat_index": repeats["repeat_index"].dtype,
+        "repeat_index": pl.Int64(),
         "share": pl.Float64(),
     }
-    return [*told, *caveats.guesses(repeats, pl.DataFrame(rows, schema=schema, orient="row"))]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+_UNEVEN = 0.6  # share of a class from which on accuracies are read beside it
+_WORDS = 20  # of a headline's line
+
+
+def _beside_most_frequent(found: Iterable[Answer], most: pl.DataFrame) -> list[Answer]:
+    """Add to accuracies what the most frequent class alone would have, where classes are uneven."""
+    shares = dict(most.group_by("dataset").agg(pl.col("share").mean()).iter_rows())
+    named = {name: share for name, share in shares.items() if share >= _UNEVEN}
+    told = []
+    for one in found:
+        first, *rest = one.headline.split("\n")
+        of = next((n for n in named if first.startswith((f"{n}: ", f"{n} ("))), None)
+        if one.about == "accuracy" and of is not None:
+            added = f"{first.removesuffix('.')}; most frequent class {named[of]:.3f}."
+            first = added if len(added.split()) <= _WORDS else first
+            more = f" The most frequent class has {named[of]:.4f} of the test points."
+            one = replace(one, headline="\n".join([first, *rest]), evidence=one.evidence + more)
+        told.append(one)
+    return told
 
 
 def _kept_of(one: Answer) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.results.caveats import guesses, of_columns, small_classes
 from tests.orchestrator.conftest import inside, train
@@ -152,3 +153,19 @@ def test_classifiers_that_guess_are_told_together() -> None:
     assert headline == told
     assert text.startswith("d × a: no better than the most frequent class. ")
     assert "d × b: no better" in text
+
+
+@pytest.mark.parametrize(("n", "said"), [(70, "; most frequent class 0.700."), (55, ".")])
+def test_accuracies_are_told_beside_the_most_frequent_class(
+    tmp_path: Path, n: int, said: str
+) -> None:
+    y_true = (np.arange(100) >= n).astype(np.int64)
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((4, 100)) < 0.1, 1 - y_true, y_true)
+    sweep = Sweep.from_predictions({"m": {"labels": labels, "y_true": y_true}}, tmp_path / "s")
+    sweep.analyze()
+    line = next(
+        line for line in inside("answers", sweep.directory)[1].splitlines() if ": m 0." in line
+    )
+    assert line.endswith(said)
+    assert ("most frequent" in line) is (n == 70)

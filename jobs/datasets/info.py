@@ -270,6 +270,25 @@ class Samples:
         return tuple(sorted({*kinds[is_missing].tolist()}))
 
 
+def copies(samples: Samples) -> int:
+    """Count rows that repeat an earlier one's features, which no chance makes equal.
+
+    That is so where two continuous features have hardly a value twice among the different rows.
+    """
+    X, seen = samples.X, dict[int, int]()
+    for number, row in enumerate(X):
+        seen.setdefault(hash(row.tobytes()), number)
+    if len(seen) == len(X):
+        return 0
+    different = X[[*seen.values()]]
+    telling = (
+        np.unique(different[:, k]).size >= len(different) / 2
+        for k in np.flatnonzero(samples.cardinality == 0)
+    )
+    by_chance = samples.image is None and not (any(telling) and any(telling))
+    return 0 if by_chance else len(X) - len(different)
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetSource:
     """One kind of source, the part of a dataset's source before the colon.

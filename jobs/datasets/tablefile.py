@@ -40,6 +40,7 @@ from manyseed.jobs.datasets.info import (
     DatasetSource,
     DataShape,
     Samples,
+    copies,
     test_counts,
     with_preparation,
 )
@@ -134,6 +135,8 @@ def of_arrays(paths: Sequence[Path], contents: Sequence[Arrays], keys: Keys) -> 
     n_first, arrays, aside = None, contents[0], keys.aside
     for path, other in zip(paths[1:], contents[1:], strict=True):
         n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other, path)
+    if (ids := aside.get(parts.ROW_ID)) is not None and arrays[ids].dtype.kind in "iu":
+        arrays = {**arrays, ids: arrays[ids].astype(str)}  # float64 may not hold them
     if arrays["X"].ndim > 2:
         beside = {name: arrayfile.plain(arrays[name]) for name in aside.values()}
         samples = arrayfile.images(
@@ -205,27 +208,8 @@ def shape_of(
         columns=tuple(each for each in columns if each.kind != "target"),
         target=next((each for each in columns if each.kind == "target"), None),
         groups=None if groups is None else np.stack([groups, samples.y], axis=1),
-        n_copies=_copies(samples) if groups is None else 0,
+        n_copies=copies(samples) if groups is None else 0,
     )
-
-
-def _copies(samples: Samples) -> int:
-    """Count rows that repeat an earlier one's features, which no chance makes equal.
-
-    That is so where two continuous features have hardly a value twice among the different rows.
-    """
-    X, seen = samples.X, dict[int, int]()
-    for number, row in enumerate(X):
-        seen.setdefault(hash(row.tobytes()), number)
-    if len(seen) == len(X):
-        return 0
-    different = X[[*seen.values()]]
-    telling = (
-        np.unique(different[:, k]).size >= len(different) / 2
-        for k in np.flatnonzero(samples.cardinality == 0)
-    )
-    by_chance = samples.image is None and not (any(telling) and any(telling))
-    return 0 if by_chance else len(X) - len(different)
 
 
 def _without_features(path: Path, target: str, columns: Columns) -> str:

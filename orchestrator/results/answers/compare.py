@@ -39,6 +39,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
     B,
     Compared,
+    all_together,
     by_test_set,
     holds_together,
     in_words,
@@ -529,7 +530,7 @@ def _table(
         table.append([dataset, f"{a} - {b}", said, levels, *numbers])
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
     single = ", each by itself" if len(every) > 1 else ""
-    below = [f"{sure}: over {_over(shown)}{single}.{_together(every)}"]
+    below = [f"{sure}: over {_over(shown)}{single}.{all_together(every)}"]
     way = shown[0].higher_is_better if shown else True
     if way is None:
         below.append(f"P: that the first of a pair is higher. {undirected(shown[0].metric)}")
@@ -540,20 +541,6 @@ def _table(
     if any(told_apart(one) == (A, B) for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
     return ["", "A - B", "", "with", "difference", sure, "P"], table, below
-
-
-def _together(comparisons: Sequence[Compared]) -> str:
-    """Say how many verdicts hold for all comparisons together; nothing where none is told."""
-    verdicts = [one for one in comparisons if told(one, judged(one))]
-    n, m = sum(one.result is not None for one in comparisons), len(verdicts)
-    if n < 2 or not verdicts:
-        return ""
-    held = sum(map(holds_together, verdicts))
-    if not held:
-        return f" For all {n:,} together, none is told (Bonferroni's correction)."
-    hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
-    others = "; alone: told only of that pair by itself" if 0 < held < m else ""
-    return f" For all {n:,} together, {hold}{others}."
 
 
 def _over(shown: Sequence[Compared]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.questions.comparison import (
     Comparison,
@@ -237,6 +238,20 @@ def side_told(one: Compared) -> str:
 def holds_together(one: Compared) -> bool:
     """Return whether a verdict is the same if it is to hold for all comparisons together."""
     return one.together is not None and told(one, one.together) == told(one, judged(one))
+
+
+def all_together(comparisons: Sequence[Compared]) -> str:
+    """Say how many verdicts hold for all comparisons together; nothing where none is told."""
+    verdicts = [one for one in comparisons if told(one, judged(one))]
+    n, m = sum(one.result is not None for one in comparisons), len(verdicts)
+    if n < 2 or not verdicts:
+        return ""
+    held = sum(map(holds_together, verdicts))
+    if not held:
+        return f" For all {n:,} together, none is told (Bonferroni's correction)."
+    hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
+    others = "; alone: told only of that pair by itself" if 0 < held < m else ""
+    return f" For all {n:,} together, {hold}{others}."
 
 
 def told_apart(one: Compared) -> tuple[str, str]:

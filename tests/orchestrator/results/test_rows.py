@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from manyseed.jobs.datasets import cache, names_of
+from manyseed.jobs.datasets import cache, fetch, names_of, resolve
 from manyseed.orchestrator.plans.plan import Plan
 from tests.orchestrator.conftest import inside
 
@@ -150,3 +150,16 @@ def test_rows_in_no_test_set_are_counted(table: pl.DataFrame) -> None:
     tested = sweep.query("points")["index"].n_unique()
     left = f"About {236 - tested:,} of 236 rows of t are in no test set, so they are not judged: "
     assert f"{left}repeats = 17 would test 99 %." in told.cannot_tell
+
+
+def test_whole_numbers_of_arrays_and_parquet_are_ids_as_they_are(table: pl.DataFrame) -> None:
+    labels = (table["label"] == "b").to_numpy()
+    ids = np.arange(N) + 2**60
+    np.savez("t.npz", X=table.select("x", "z").to_numpy(), y=labels.astype(np.int64), ids=ids)
+    table.select("x", "z", "label", ids=pl.Series(ids)).write_parquet("t.parquet")
+    for source, keys in (("t.npz", {}), ("t.parquet", {"target": "label"})):
+        info = resolve(f"file:{source}", row_id="ids", **keys)
+        fetch(info)
+        names = names_of(info.canonical)
+        assert names is not None
+        assert names.of[:2] == [str(2**60), str(2**60 + 1)]

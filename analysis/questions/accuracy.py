@@ -26,6 +26,7 @@ from manyseed.analysis.tables.rows import Tables
 
 LISTED = 8  # datasets
 SHOWN = 5  # classifiers
+UNEVEN = 0.6  # share of a class from which on accuracies are told beside it
 
 _AT_ONE = "One test set allows no interval over test sets"
 
@@ -236,16 +237,18 @@ def _is_alike(row: Mean) -> bool:
     return row.half is not None and not _is_told(row) and row.value + row.half < PRECISE
 
 
-def headlines(one: Accuracies) -> str:
+def headlines(one: Accuracies, most: float = 0.0) -> str:
     """Return the accuracies in a line, and in another which classifier is better, of every two.
 
     ``a > b``: better beyond chance; ``a ≈ b``: their means differ by less than `PRECISE`. If no
-    run errs, the other line asks for a leak.
+    run errs, the other line asks for a leak. `most`: the share of the most frequent class, which is
+    told from `UNEVEN` on.
     """
     usual = [level for axis, level in one.context if level != str(REFERENCES.get(axis))]
     where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
     levels = [f"{row.classifier} {row.value:.3f}" for row in one.rows]
-    said = first_ones(levels, lambda text: f"{where}: {text}.")
+    beside = f"; most frequent class {most:.3f}" if most >= UNEVEN else ""
+    said = first_ones(levels, lambda text: f"{where}: {text}{beside}.")
     if all(row.value == 1 for row in one.rows):
         return (
             f"{said}\nNo run errs on any test point; look for a feature that gives the class away."
@@ -330,4 +333,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     for one, text in zip(found, sentences(found), strict=False):
         whose = {"dataset": one.dataset, **dict(one.context)}
         rows = [{**whose, **asdict(row)} for row in one.rows]
-        yield Answer(headlines(one), rows=rows, figures=("classifiers", "summary"), evidence=text)
+        most = evidence.most_frequent.get(one.dataset, 0.0)
+        if most >= UNEVEN:
+            text += f" The most frequent class has {most:.4f} of the test points."
+        shown = ("classifiers", "summary")
+        yield Answer(headlines(one, most), rows=rows, figures=shown, evidence=text)

@@ -189,6 +189,8 @@ class Evidence:
         How well scores of response curves predict the generalisation gap.
     every : Tables or None
         `tables` with all crossed runs; None if it has them.
+    most_frequent : mapping of str to float
+        By dataset, the mean share of each test set's most frequent class, where it is known.
     """
 
     tables: Tables
@@ -197,6 +199,7 @@ class Evidence:
     options: Options
     cmi: pl.DataFrame | None = None
     every: Tables | None = None
+    most_frequent: Mapping[str, float] = field(default_factory=dict)
 
 
 Function = Callable[..., Any] | str
@@ -361,6 +364,7 @@ def answers(
     finished: int | None = None,
     failed: int = 0,
     cmi: pl.DataFrame | None = None,
+    most_frequent: Mapping[str, float] | None = None,
 ) -> list[Answer]:
     """Answer what can be answered of `PAGE`.
 
@@ -368,7 +372,7 @@ def answers(
     ----------
     tables
         As in `analysis.questions.question.Evidence`, with all crossed runs.
-    effects, variance, options, cmi
+    effects, variance, options, cmi, most_frequent
         As there.
     planned, finished, failed : int
         Runs of the sweep; None if unknown.
@@ -380,7 +384,8 @@ def answers(
         missing = incomplete(*short, planned, finished, failed)
     from manyseed.analysis.tables.rows import independent
 
-    evidence = Evidence(independent(tables), effects, variance, options, cmi, tables)
+    most = most_frequent or {}
+    evidence = Evidence(independent(tables), effects, variance, options, cmi, tables, most)
     return [
         *missing,
         *(

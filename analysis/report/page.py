@@ -162,6 +162,7 @@ def context(
     points: pl.DataFrame | None = None,
     verdicts: Sequence[Answer] = (),
     images: Images = lambda *_: None,
+    most_frequent: Mapping[str, float] | None = None,
     **optional: Any,  # frames, or None
 ) -> Context:
     """Make the page's content.
@@ -173,8 +174,8 @@ def context(
     effects are computed from; by default `tables`. `variance`: the table of variances. `sources`:
     the table of sources of randomness. `sweep_file`: its text. `further`: shown after the answers.
     `figures`: the figures, if they were drawn before from the same tables and options. `points`,
-    `verdicts` and `images`: as in `of_points`. `optional`: the further tables of
-    `analysis.figures.kind.FigureTables` that are there.
+    `verdicts` and `images`: as in `of_points`. `most_frequent`: as in `answers`. `optional`: the
+    further tables of `analysis.figures.kind.FigureTables` that are there.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
@@ -192,7 +193,7 @@ def context(
         given = FigureTables(own, close=options.close, every=rows.once(every), **optional)
         figures = all_drawn(given)
     by_classifier = effects(compared, by=("classifier",))
-    found = answered(own, by_classifier, variance, options, counts, cmi)
+    found = answered(own, by_classifier, variance, options, counts, cmi, most_frequent)
     shown_points = of_points(points, verdicts, images)
     return Context(
         name=name,
@@ -404,6 +405,7 @@ def answered(
     options: Options,
     counts: RunCounts,
     cmi: pl.DataFrame | None = None,
+    most_frequent: Mapping[str, float] | None = None,
 ) -> list[Answer]:
     """Answer for the runs that `counts` says are shown; parameters are those of `answers`."""
     return answers(
@@ -415,6 +417,7 @@ def answered(
         finished=counts.shown if counts.missing or counts.failed else None,
         failed=counts.failed,
         cmi=cmi,
+        most_frequent=most_frequent,
     )
 
 

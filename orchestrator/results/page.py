@@ -43,6 +43,7 @@ from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.answers.points import verdicts
 from manyseed.orchestrator.results.answers.summary import doubts, further_answers
 from manyseed.orchestrator.results.caveats import newer
+from manyseed.orchestrator.results.testclasses import most_frequent_shares
 from manyseed.orchestrator.submissions.submission import lost_failures, submissions
 from manyseed.orchestrator.survey import survey
 
@@ -231,6 +232,7 @@ def report(
         sources=results["sources"],
         sweep_file=sweep_text(paths),
         further=further_answers(paths, record),
+        most_frequent=most_frequent_shares(paths),
         figures=figures,
         points=points,
         verdicts=_verdicts(paths, points),

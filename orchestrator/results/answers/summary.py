@@ -11,10 +11,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
@@ -32,7 +31,6 @@ from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
-    ManyseedError,
     UserError,
     command,
     require_one_of,
@@ -43,9 +41,8 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.questions.registry import AskedSweep, evidence, on_page
-from manyseed.orchestrator.store.testsets import read_splits
+from manyseed.orchestrator.results.testclasses import most_frequent
 from manyseed.orchestrator.survey import survey
-from manyseed.orchestrator.sweepstore import stored_groups
 
 if TYPE_CHECKING:
     from manyseed.jobs.datasets.info import DatasetInfo
@@ -149,8 +146,8 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
         for headline, text in doubts(paths, of.tables.repeats)
     ]
     every = of.tables if of.every is None else of.every
-    found = answers(every, of.effects, of.variance, of.options, cmi=of.cmi)
-    found = _beside_most_frequent(found, _most_frequent(paths, Plan.read(paths)))
+    most = of.most_frequent
+    found = answers(every, of.effects, of.variance, of.options, cmi=of.cmi, most_frequent=most)
     return {
         "first": [_kept_of(one) for one in (*mixed, *doubtful)],
         "repeats": short_repeats(of.tables),
@@ -170,46 +167,8 @@ def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:
         canonical = json.loads(text).get("dataset", {})
         if canonical.get("source") == "file" and (info := _resolved(paths, name, canonical)):
             told += caveats.leaks(name, info)
-    most = _most_frequent(paths, plan).cast({"repeat_index": repeats["repeat_index"].dtype})
+    most = most_frequent(paths, plan).cast({"repeat_index": repeats["repeat_index"].dtype})
     return [*told, *caveats.guesses(repeats, most)]
-
-
-def _most_frequent(paths: SweepPaths, plan: Plan) -> pl.DataFrame:
-    """Return the share of the most frequent class in each test set that can be read."""
-    rows = []
-    with suppress(ManyseedError, OSError):
-        for group in stored_groups(paths, plan):
-            y_true, index = read_splits(group)
-            for repeat in np.flatnonzero((index >= 0).all(axis=1)).tolist():
-                share = np.bincount(y_true[repeat]).max() / y_true.shape[1]
-                rows.append((group.spec.dataset, group.spec.classifier, repeat, float(share)))
-    schema = {
-        **dict.fromkeys(("dataset", "classifier"), pl.String()),
-        "repeat_index": pl.Int64(),
-        "share": pl.Float64(),
-    }
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-_UNEVEN = 0.6  # share of a class from which on accuracies are read beside it
-_WORDS = 20  # of a headline's line
-
-
-def _beside_most_frequent(found: Iterable[Answer], most: pl.DataFrame) -> list[Answer]:
-    """Add to accuracies what the most frequent class alone would have, where classes are uneven."""
-    shares = dict(most.group_by("dataset").agg(pl.col("share").mean()).iter_rows())
-    named = {name: share for name, share in shares.items() if share >= _UNEVEN}
-    told = []
-    for one in found:
-        first, *rest = one.headline.split("\n")
-        of = next((n for n in named if first.startswith((f"{n}: ", f"{n} ("))), None)
-        if one.about == "accuracy" and of is not None:
-            added = f"{first.removesuffix('.')}; most frequent class {named[of]:.3f}."
-            first = added if len(added.split()) <= _WORDS else first
-            more = f" The most frequent class has {named[of]:.4f} of the test points."
-            one = replace(one, headline="\n".join([first, *rest]), evidence=one.evidence + more)
-        told.append(one)
-    return told
 
 
 def _kept_of(one: Answer) -> dict[str, Any]:

@@ -239,6 +239,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
         Analysis,
         read_results,
     )
+    from manyseed.orchestrator.results.testclasses import most_frequent_shares
 
     results, record = read_results(paths), Analysis.read(paths)
     facts = ("identical", "accuracy", "recipe", "fit_seconds", "delta")
@@ -249,7 +250,8 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     by_classifier = effects(pairs, by=("classifier",))
     every, options = once(tables), record.conventions(paths)
     own = independent(every)
-    found = Evidence(own, by_classifier, variance, options, results.get(CMI), every)
+    most = most_frequent_shares(paths)
+    found = Evidence(own, by_classifier, variance, options, results.get(CMI), every, most)
     return found, tables
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import NOTHING
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.own import calling, guard, table
-from manyseed.jobs.own.calling import CommandError, OwnError, encoded
+from manyseed.jobs.own.calling import CommandError, LabelsGiven, OwnError, encoded
 from manyseed.jobs.own.table import ROWS, entries_of
 from manyseed.jobs.own.training import folder, in_form
 from manyseed.jobs.run import MachineError, seed31
@@ -80,7 +80,8 @@ def fit(given: FitInput) -> Fitted:
         try:
             value = in_form(output, settings["scores"], "the command", len(X_test), data.n_classes)
         except OwnError as error:
-            raise _with_log(str(error.args[0]), log, error.needs) from None
+            needs = {"scores": "labels"} if isinstance(error, LabelsGiven) else error.needs
+            raise _with_log(str(error.args[0]), log, needs) from None
         if not np.isfinite(value).all():
             raise _with_log("the command returned scores that are not finite", log)
         return Fitted(value[np.newaxis], seconds)

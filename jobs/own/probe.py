@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
 from manyseed.jobs.own import command, copies, estimator, network, table, training
-from manyseed.jobs.own.calling import CodeFailed, OwnError, asked, load
+from manyseed.jobs.own.calling import FLOOR, CodeFailed, OwnError, asked, load
 from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
@@ -188,18 +188,30 @@ def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
         if not are_probabilities(outputs):
             return []
         return ["returns probabilities, but is trained as if they were logits: remove the softmax"]
-    if own.form == "estimator" or scores.ndim > 2 or not are_probabilities(scores[0]):
+    if own.form == "estimator" or own.scores == "labels":
         return []
-    like = "probabilities and labels" if own.form == "command" else "probabilities"
-    doubt = f"every score of a probe lies in 0 to 1, as {like} of two classes do"
-    remedy = 'if these are logits, add scores = "logits"'
-    if own.form == "train" and np.isin(scores, (0, 1)).all():
-        doubt = "every score of a probe is 0 or 1, as labels are, which are no scores"
-        remedy = "return one for each class (sample, class), such as logits, not their argmax"
+    if own.scores == "probabilities":
+        gap = abs(scores) if scores.ndim == 2 else np.ptp(np.sort(scores)[..., -2:], axis=-1)
+        if not (gap > -0.99 * np.log(FLOOR)).all():
+            return []
+        otherwise = '"labels"' if own.form == "command" else '"decisions" and a 1 for the class'
+        return [
+            "every probability of a probe is 0 or 1, so calibration, Brier score and log loss mean "
+            f"nothing; if it returns labels, scores = {otherwise}"
+        ]
+    if scores.ndim > 2 or not are_probabilities(scores[0]):
+        return []
+    doubt = "every score of a probe lies in 0 to 1, as probabilities of two classes do"
+    remedy, needs = 'if these are logits, add scores = "logits"', {"scores": "probabilities"}
+    if np.isin(scores, (0, 1)).all():
+        doubt = "every score of a probe is 0 or 1, as labels are"
+        remedy = 'if these are probabilities, add scores = "probabilities"'
+        needs = {"scores": "labels"}
+        if own.form == "train":
+            doubt, needs = f"{doubt}, which are no scores", {}
+            remedy = "return one for each class (sample, class), such as logits, not their argmax"
     if own.scores is None:
-        raise _Wrong(f"{doubt}; {remedy}", needs={"scores": "probabilities"})
-    if own.scores in ("probabilities", "labels"):
-        return []
+        raise _Wrong(f"{doubt}; {remedy}", needs=needs)
     return [f"{doubt}, though they are said to be {own.scores}"]
 
 

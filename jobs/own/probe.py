@@ -60,7 +60,27 @@ _SEEDED: Mapping[str, str] = {
     "module": "take all random numbers from PyTorch's global generator",
     "command": "give it {seed} as an argument, and take all random numbers from that seed",
 }
-"""What to do about code that draws from elsewhere."""
+"""What to do about code that draws random numbers without a seed."""
+
+
+def _to_seed(own: Own, seeds: Sequence[str]) -> str:
+    """Return what to do about code that does not draw all random numbers from these seeds."""
+    if not seeds or own.form == "module":
+        return _SEEDED[own.form]
+    given = ", ".join(seeds)
+    if own.form == "command":
+        named = [each for each in table.placeholders(own.command["command"]) if each in table.SEEDS]
+        given = ", ".join(f"{{{each}}}" for each in named)
+        return f"it gets {given}, but does not take all random numbers from {_it(named)}"
+    also = f"it is given {given}, but draws from elsewhere too, such as np.random"
+    if own.form == "train":
+        return f"{also}: take all random numbers from {_it(seeds)}"
+    name = seeds[0].rpartition("__")[2]
+    return f"{also}: use np.random.RandomState(self.{name}) for all"
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "these"
 
 
 _IMPUTED = (
@@ -110,7 +130,8 @@ def _import(own: Own, copy: Path | None) -> None:
 def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     findings = _FORMS[own.form](own, request.hparams)
     notes = [*findings.notes]
-    draws = ", ".join(findings.seeds if own.form == "estimator" else findings.streams)
+    drawn = [*(findings.seeds if own.form == "estimator" else findings.streams)]
+    draws = ", ".join(drawn)
     if not own.probe:
         return findings
     settings = description(own, findings)
@@ -164,7 +185,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             kind = "streams" if own.form in ("train", "module") else "seeds"
             raise _Wrong(
                 "two fits with the same seeds differ: it draws random numbers that do not come "
-                f"from its {kind} ({draws or 'none'})\n  {_SEEDED[own.form]}"
+                f"from its {kind} ({draws or 'none'})\n  {_to_seed(own, drawn)}"
             )
         if seconds > _SHORT_SECONDS or not is_doubtful:
             break

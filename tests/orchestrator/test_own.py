@@ -981,6 +981,56 @@ def test_a_class_whose_draws_have_no_seed_is_told_what_to_do(tmp_path: Path) -> 
         plan_change(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
 
 
+ALSO = """
+import sys
+import numpy as np
+
+class Mine:
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+    def fit(self, X, y):
+        self.k = int(y.max()) + 1
+    def predict(self, X):
+        return np.random.permutation(np.arange(len(X)) % self.k)
+
+def fit(X_test, batch):
+    return np.random.normal(size=(len(X_test), 3))
+
+if __name__ == "__main__":
+    np.save(sys.argv[3], fit(np.load(sys.argv[2])["X"], None))
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "remedy"),
+    [
+        (
+            'estimator = "also:Mine"',
+            "it is given random_state, but draws from elsewhere too, such as np.random: use "
+            "np.random.RandomState(self.random_state) for all",
+        ),
+        (
+            'train = "also:fit"',
+            "it is given batch, but draws from elsewhere too, such as np.random: take all random "
+            "numbers from it",
+        ),
+        (
+            'command = "python also.py {seed} {test} {out} {train}"',
+            "it gets {seed}, but does not take all random numbers from it",
+        ),
+    ],
+)
+def test_code_that_uses_its_seed_in_part_is_told_so(
+    tmp_path: Path, table: str, remedy: str
+) -> None:
+    (tmp_path / "also.py").write_text(ALSO)
+    text = UNSEEDED.partition("estimator")[0] + table
+    with pytest.raises(UserError, match="two fits with the same seeds differ") as raised:
+        plan_change(write(tmp_path / "also.toml", text), tmp_path / "sweep")
+    assert remedy in " ".join(str(raised.value).split())
+    assert "give it {seed}" not in str(raised.value)
+
+
 WILD = """
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier

@@ -220,6 +220,8 @@ def read(scratch: Path, how: str) -> NDArray[np.float64]:
         return calling.array(_content(files[0], how), "the command")
     except (ImportError, MemoryError):
         raise
+    except OwnError as error:
+        raise _with_log(str(error), _log(scratch)) from None
     except Exception as error:
         reason = f"the command's output cannot be read: {type(error).__name__}: {error}"
         raise _with_log(reason, _log(scratch)) from None

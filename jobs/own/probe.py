@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
-from manyseed.jobs.own import command, copies, estimator, network, table, training
+from manyseed.jobs.own import advice, command, copies, estimator, network, table, training
 from manyseed.jobs.own.calling import FLOOR, CodeFailed, OwnError, asked, load
 from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
@@ -87,14 +87,6 @@ _IMPUTED = (
     'let encode = "dense" impute them, which also standardises and one-hot encodes, or impute them '
     "yourself, such as by sklearn.impute:SimpleImputer in a pipeline"
 )
-
-
-_OF_FRAMES = (
-    *("only supported for dataframes", "only integers, slices (`:`)"),
-    *(f"'numpy.ndarray' object has no attribute '{name}'" for name in ("columns", "iloc", "loc")),
-)
-"""What code says that takes its rows for a data frame."""
-_NAMED = 20  # columns that a message names
 
 
 class _Wrong(Exception):
@@ -163,7 +155,9 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             if isinstance(error, CodeFailed):  # told apart from what is wrong
                 needs, error.needs = error.needs, needs
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
-            shown = _described(error, 0) + _by_number(own, request, error)  # advice may follow
+            shown = _described(error, 0) + advice.of_failure(
+                own, request, error
+            )  # advice may follow
             raise _Wrong(f"failed in a probe ({what}): {shown}", needs=needs) from error
 
     try:
@@ -333,26 +327,6 @@ def _scramble(number: int) -> None:
         sys.modules["torch"].manual_seed(number)
 
 
-def _by_number(own: Own, request: ProbeRequest, error: BaseException) -> str:
-    """Return what to do about code that failed as its columns are not where it looks for them."""
-    is_mixed = request.n_continuous > 0 and request.n_categorical > 0
-    if not any(words in str(error) for words in _OF_FRAMES):
-        if own.encode != "raw" or request.columns or not is_mixed:
-            return ""
-        return (
-            "\n  the order of its columns is not known when planned: the made-up rows have "
-            f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
-            "for code that selects columns by position add to its table: probe = false"
-        )
-    remedy = "\n  rows arrive as an array, not as a data frame"
-    if own.encode != "raw":
-        return remedy
-    remedy += "; select columns by number"
-    names = [f"{number} {name}" for number, (name, _) in enumerate(request.columns)]
-    more = ", …" if len(names) > _NAMED else ""
-    return f"{remedy}: {', '.join(names[:_NAMED])}{more}" if names else remedy
-
-
 def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     """Return made-up rows on which fits that are not the same are likely to differ.
 
@@ -360,7 +334,7 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     lie between the classes. There are more of them if only their labels are known. Columns are
     where training has them, if that is known; else those of labels come last.
     """
-    k, image = request.n_classes, request.image
+    k, image = len(request.class_names), request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical
     n, n_test, width = max(PROBE_ROWS, 8 * k), _TEST_ROWS, n_continuous + n_categorical
     if has_labels:

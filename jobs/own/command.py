@@ -8,6 +8,8 @@ up after it even if this process is killed.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -34,6 +36,7 @@ from manyseed.jobs.training.handling import FitInput, Fitted
 PREFIX = "manyseed-run-"
 OUT = "out"
 _LOG_BYTES = 16_000
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+")  # of a word that needs no quotation marks
 _COPIES: dict[tuple[str, ...], Path] = {}
 """The copy of a command's files, by the command's entries and version."""
 
@@ -85,6 +88,9 @@ def fit(given: FitInput) -> Fitted:
         if not np.isfinite(value).all():
             raise _with_log("the command returned scores that are not finite", log)
         return Fitted(value[np.newaxis], seconds)
+    except CommandError as error:
+        error.add_note(f"It ran: {_shown(settings['command'], values)}")
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -107,6 +113,13 @@ def _values(given: FitInput) -> dict[str, Value]:
         checkpoint = handling.checkpoint  # None in a probe
         values[table.CHECKPOINT] = "" if checkpoint is None else str(folder(checkpoint))
     return values
+
+
+def _shown(words: Sequence[str], values: Mapping[str, Value]) -> str:
+    """Return a command as it is typed, except for the places of files that are gone by then."""
+    places = {name: f"{{{name}}}" for name in (*table.NEEDED, table.CHECKPOINT)}
+    filled = table.filled_in(words, {**values, **places})
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in filled)
 
 
 def copied(files: Path | None, place: Path) -> None:

@@ -11,7 +11,8 @@ import json
 import random
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
@@ -43,6 +44,7 @@ _EPOCHS = 2
 _LONG_SECONDS = 60.0  # after a fit that takes longer there is no other
 _SHORT_SECONDS = 0.5  # of a fit, to try several times
 _TRIES = 4
+_TRYING_SECONDS = 3.0  # for fits with other seeds, once one failed
 
 _WITHOUT: Mapping[str, str] = {
     "estimator": "say so by seeds = {}",
@@ -160,10 +162,22 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             )  # advice may follow
             raise _Wrong(f"failed in a probe ({what}): {shown}", needs=needs) from error
 
+    def fitted(seed: int) -> tuple[Prediction, Alive | None, float]:
+        """Fit with a seed; where that fails, say so if fits with other seeds do not."""
+        try:
+            return predict(seed)
+        except _Wrong as error:
+            if error.needs or not draws or (seed == 1 and not _any(predict, range(2, 2 + _TRIES))):
+                raise
+            reason = f"{error}\n  with other seeds it does not: unprobed, all runs are trained"
+            raise _Wrong(
+                f"{reason}, and those that fail are told", needs={"probe": False}
+            ) from error
+
     try:
-        first, model, seconds = predict(1)
+        first, model, seconds = fitted(1)
     except _Wrong as error:
-        if not request.missing:
+        if not request.missing or "probe" in error.needs:
             raise
         predict(1, _rows(replace(request, missing=())))  # where this fails, too, NaN is not why
         reason = f"cannot take the data's missing values, which are NaN: {error}\n  {_IMPUTED}"
@@ -183,7 +197,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             )
         if seconds > _SHORT_SECONDS or not is_doubtful:
             break
-    others = (predict(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
+    others = (fitted(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
     if draws and all(np.array_equal(first.scores, other) for other in others):
         notes.append(
             f"fits with other seeds were equal on {len(rows.y)} made-up rows, which may be too "
@@ -191,6 +205,18 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             "of a repeat is trained"
         )
     return replace(findings, seconds=scale * seconds, notes=tuple(notes))
+
+
+def _any(predict: Callable[[int], object], seeds: Iterable[int]) -> bool:
+    """Return whether fits with any of these seeds, as many as there is time for, do not fail."""
+    until = perf_counter() + _TRYING_SECONDS
+    for seed in seeds:
+        with suppress(_Wrong):
+            predict(seed)
+            return True
+        if perf_counter() > until:
+            return False
+    return False
 
 
 def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:

@@ -359,7 +359,8 @@ def logs(
         say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
         say(f"runs {', '.join(group.runs)}{more}")
-        console.print(shortened(group.traceback), soft_wrap=True, style="dim")
+        if text := shortened(group.traceback):
+            console.print(text, soft_wrap=True, style="dim")
         say_next("All of it", "logs", directory, group.runs[0])
         console.print()
     if groups:

@@ -322,6 +322,7 @@ def logs(
         retrying,
         submissions,
     )
+    from manyseed.orchestrator.survey import survey
     from manyseed.orchestrator.tasks.attempts import shortened
 
     others = ""
@@ -363,7 +364,9 @@ def logs(
             console.print(text, soft_wrap=True, style="dim")
         say_next("All of it", "logs", directory, group.runs[0])
         console.print()
-    if groups:
+    if groups and texts.retrained(paths, *survey(paths).failures):
+        say_next("Some are being trained again", "status", directory, "--watch")
+    elif groups:
         retry = retrying(paths)
         what = "Once the code is mended" if "--other-recipe" in retry else "Retry them"
         console.print(f"{what}: {retry}", soft_wrap=True)

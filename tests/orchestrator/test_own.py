@@ -30,6 +30,7 @@ from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions import submitting
+from manyseed.orchestrator.submissions.submission import TaskState
 from manyseed.slurm.local import LocalJob
 from tests.encoded import dense
 from tests.orchestrator.conftest import assert_equal, inside, stored, train, wait_until, write
@@ -1071,6 +1072,27 @@ def test_copies_of_a_failed_run_are_counted_with_its_error(tmp_path: Path) -> No
     assert "is a copy of" not in printed
     counts = {each["error"]: each["count"] for each in sweep.status()["failures"]}
     assert sorted(counts.values()) == [1, 2]
+
+
+def test_a_retry_is_not_proposed_of_what_is_being_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain.py").write_text(FAILING)
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    sweep = train(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
+    assert "resume" in sweep.show("0:0:0")["failed"]["retry"]
+    for module in ("logs", "status"):
+        monkeypatch.setattr(
+            f"manyseed.orchestrator.progress.{module}.tasks_of",
+            lambda *_, **__: [[TaskState(0, "running")]],
+        )
+    failed = sweep.show("0:0:0")["failed"]
+    assert "retry" not in failed
+    assert failed["now"].startswith("task 1/0, trains")
+    for verb in (("logs", sweep.directory, "--failed"), ("status", sweep.directory)):
+        _, printed = inside(*verb)
+        assert "resume" not in printed
+        assert f"manyseed status {sweep.directory} --watch" in " ".join(printed.split())
 
 
 def test_a_class_whose_draws_have_no_seed_is_told_what_to_do(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 class CodeFailed(Exception):
     """Users' code failed, and its run with it.
 
-    `needs`: keys that its table lacks, with their values.
+    `needs`: what its table should have instead, by key.
     """
 
     def __init__(self, reason: str, needs: Mapping[str, str] = NOTHING) -> None:
@@ -32,11 +32,15 @@ class CodeFailed(Exception):
 
     def __str__(self) -> str:
         lacking = ", ".join(f'{key} = "{value}"' for key, value in self.needs.items())
-        return f"{self.args[0]}; add to its table: {lacking}" if lacking else str(self.args[0])
+        return f"{self.args[0]}; its table needs {lacking}" if lacking else str(self.args[0])
 
 
 class OwnError(CodeFailed, RuntimeError):
     """Users' code misbehaved; the run fails, not the machine."""
+
+
+class LabelsGiven(OwnError):
+    """Labels were returned where scores are needed."""
 
 
 class CommandError(CodeFailed):
@@ -218,10 +222,23 @@ def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> F
 
 def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
     """Refuse any other shape."""
-    if values.shape != shape:
-        is_label = values.shape == shape[:1] < shape and bool((values == np.round(values)).all())
-        labels = ": a score for each class, not labels" if is_label else ""
-        raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed{labels}")
+    if values.shape == shape:
+        return
+    reason = f"{what} returned shape {values.shape}; {shape} is needed"
+    is_single = values.shape in (shape[:1], (*shape[:1], 1)) and len(shape) > 1
+    if is_single and bool((values == np.round(values)).all()):
+        raise LabelsGiven(f"{reason}: a score for each class, not labels")
+    raise OwnError(reason)
+
+
+def require_labels(value: Any, what: str, n: int, k: int) -> None:
+    """Refuse scores (sample, class), or with two classes (sample,), where labels are needed."""
+    values = array(value, what)
+    is_whole = bool((values == np.round(values)).all())
+    if values.shape != (n, k) and (k != 2 or values.size != n or is_whole):
+        return
+    how = "probabilities" if are_probabilities(values) else "logits"
+    raise OwnError(f"{what} returned scores of shape {values.shape}, not labels", {"scores": how})
 
 
 def require_logits(values: Floats, what: str) -> None:

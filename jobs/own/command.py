@@ -8,6 +8,8 @@ up after it even if this process is killed.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import NOTHING
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.own import calling, guard, table
-from manyseed.jobs.own.calling import CommandError, OwnError, encoded
+from manyseed.jobs.own.calling import CommandError, LabelsGiven, OwnError, encoded
 from manyseed.jobs.own.table import ROWS, entries_of
 from manyseed.jobs.own.training import folder, in_form
 from manyseed.jobs.run import MachineError, seed31
@@ -34,6 +36,7 @@ from manyseed.jobs.training.handling import FitInput, Fitted
 PREFIX = "manyseed-run-"
 OUT = "out"
 _LOG_BYTES = 16_000
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+")  # of a word that needs no quotation marks
 _COPIES: dict[tuple[str, ...], Path] = {}
 """The copy of a command's files, by the command's entries and version."""
 
@@ -80,10 +83,14 @@ def fit(given: FitInput) -> Fitted:
         try:
             value = in_form(output, settings["scores"], "the command", len(X_test), data.n_classes)
         except OwnError as error:
-            raise _with_log(str(error.args[0]), log, error.needs) from None
+            needs = {"scores": "labels"} if isinstance(error, LabelsGiven) else error.needs
+            raise _with_log(str(error.args[0]), log, needs) from None
         if not np.isfinite(value).all():
             raise _with_log("the command returned scores that are not finite", log)
         return Fitted(value[np.newaxis], seconds)
+    except CommandError as error:
+        error.add_note(f"It ran: {_shown(settings['command'], values)}")
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -106,6 +113,13 @@ def _values(given: FitInput) -> dict[str, Value]:
         checkpoint = handling.checkpoint  # None in a probe
         values[table.CHECKPOINT] = "" if checkpoint is None else str(folder(checkpoint))
     return values
+
+
+def _shown(words: Sequence[str], values: Mapping[str, Value]) -> str:
+    """Return a command as it is typed, except for the places of files that are gone by then."""
+    places = {name: f"{{{name}}}" for name in (*table.NEEDED, table.CHECKPOINT)}
+    filled = table.filled_in(words, {**values, **places})
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in filled)
 
 
 def copied(files: Path | None, place: Path) -> None:
@@ -219,6 +233,8 @@ def read(scratch: Path, how: str) -> NDArray[np.float64]:
         return calling.array(_content(files[0], how), "the command")
     except (ImportError, MemoryError):
         raise
+    except OwnError as error:
+        raise _with_log(str(error), _log(scratch)) from None
     except Exception as error:
         reason = f"the command's output cannot be read: {type(error).__name__}: {error}"
         raise _with_log(reason, _log(scratch)) from None

@@ -65,7 +65,7 @@ class ProbeRequest:
 
     `table`: as the user wrote it. `hparams`: the defaults. `has_files` and `is_local`: whether
     there is a copy of files, and whether modules are imported from it. `n_continuous`,
-    `n_categorical` and `n_classes`: numbers of features and classes. `image`: (height, width,
+    `n_categorical`: numbers of features. `class_names`: in order. `image`: (height, width,
     channels) of rows that are images. `missing`: the kinds of columns, continuous or categorical,
     in which values are missing. `columns`: the name and number of labels of each column in the
     order of training, 0 for numbers; empty if not known.
@@ -77,7 +77,7 @@ class ProbeRequest:
     is_local: bool
     n_continuous: int
     n_categorical: int
-    n_classes: int
+    class_names: Sequence[str]
     image: Sequence[int] | None
     missing: Sequence[str]
     columns: Sequence[tuple[str, int]]
@@ -148,7 +148,7 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         is_local=code.root is not None,
         n_continuous=dataset.n_continuous,
         n_categorical=dataset.n_categorical,
-        n_classes=len(dataset.class_names),
+        class_names=[*dataset.class_names],
         image=dataset.image,
         missing=with_missing(own, dataset),
         columns=columns_of(dataset),

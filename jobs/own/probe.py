@@ -11,7 +11,8 @@ import json
 import random
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
@@ -22,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
-from manyseed.jobs.own import command, copies, estimator, network, table, training
-from manyseed.jobs.own.calling import CodeFailed, OwnError, asked, load
+from manyseed.jobs.own import advice, command, copies, estimator, network, table, training
+from manyseed.jobs.own.calling import FLOOR, CodeFailed, OwnError, asked, load
 from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
@@ -43,6 +44,7 @@ _EPOCHS = 2
 _LONG_SECONDS = 60.0  # after a fit that takes longer there is no other
 _SHORT_SECONDS = 0.5  # of a fit, to try several times
 _TRIES = 4
+_TRYING_SECONDS = 3.0  # for fits with other seeds, once one failed
 
 _WITHOUT: Mapping[str, str] = {
     "estimator": "say so by seeds = {}",
@@ -60,21 +62,33 @@ _SEEDED: Mapping[str, str] = {
     "module": "take all random numbers from PyTorch's global generator",
     "command": "give it {seed} as an argument, and take all random numbers from that seed",
 }
-"""What to do about code that draws from elsewhere."""
+"""What to do about code that draws random numbers without a seed."""
+
+
+def _to_seed(own: Own, seeds: Sequence[str]) -> str:
+    """Return what to do about code that does not draw all random numbers from these seeds."""
+    if not seeds or own.form == "module":
+        return _SEEDED[own.form]
+    given = ", ".join(seeds)
+    if own.form == "command":
+        named = [each for each in table.placeholders(own.command["command"]) if each in table.SEEDS]
+        given = ", ".join(f"{{{each}}}" for each in named)
+        return f"it gets {given}, but does not take all random numbers from {_it(named)}"
+    also = f"it is given {given}, but draws from elsewhere too, such as np.random"
+    if own.form == "train":
+        return f"{also}: take all random numbers from {_it(seeds)}"
+    name = seeds[0].rpartition("__")[2]
+    return f"{also}: use np.random.RandomState(self.{name}) for all"
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "these"
 
 
 _IMPUTED = (
     'let encode = "dense" impute them, which also standardises and one-hot encodes, or impute them '
     "yourself, such as by sklearn.impute:SimpleImputer in a pipeline"
 )
-
-
-_OF_FRAMES = (
-    *("only supported for dataframes", "only integers, slices (`:`)"),
-    *(f"'numpy.ndarray' object has no attribute '{name}'" for name in ("columns", "iloc", "loc")),
-)
-"""What code says that takes its rows for a data frame."""
-_NAMED = 20  # columns that a message names
 
 
 class _Wrong(Exception):
@@ -110,7 +124,8 @@ def _import(own: Own, copy: Path | None) -> None:
 def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     findings = _FORMS[own.form](own, request.hparams)
     notes = [*findings.notes]
-    draws = ", ".join(findings.seeds if own.form == "estimator" else findings.streams)
+    drawn = [*(findings.seeds if own.form == "estimator" else findings.streams)]
+    draws = ", ".join(drawn)
     if not own.probe:
         return findings
     settings = description(own, findings)
@@ -142,13 +157,27 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             if isinstance(error, CodeFailed):  # told apart from what is wrong
                 needs, error.needs = error.needs, needs
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
-            shown = _described(error, 0) + _by_number(own, request, error)  # advice may follow
+            shown = _described(error, 0) + advice.of_failure(
+                own, request, error
+            )  # advice may follow
             raise _Wrong(f"failed in a probe ({what}): {shown}", needs=needs) from error
 
+    def fitted(seed: int) -> tuple[Prediction, Alive | None, float]:
+        """Fit with a seed; where that fails, say so if fits with other seeds do not."""
+        try:
+            return predict(seed)
+        except _Wrong as error:
+            if error.needs or not draws or (seed == 1 and not _any(predict, range(2, 2 + _TRIES))):
+                raise
+            reason = f"{error}\n  with other seeds it does not: unprobed, all runs are trained"
+            raise _Wrong(
+                f"{reason}, and those that fail are told", needs={"probe": False}
+            ) from error
+
     try:
-        first, model, seconds = predict(1)
+        first, model, seconds = fitted(1)
     except _Wrong as error:
-        if not request.missing:
+        if not request.missing or "probe" in error.needs:
             raise
         predict(1, _rows(replace(request, missing=())))  # where this fails, too, NaN is not why
         reason = f"cannot take the data's missing values, which are NaN: {error}\n  {_IMPUTED}"
@@ -164,11 +193,11 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             kind = "streams" if own.form in ("train", "module") else "seeds"
             raise _Wrong(
                 "two fits with the same seeds differ: it draws random numbers that do not come "
-                f"from its {kind} ({draws or 'none'})\n  {_SEEDED[own.form]}"
+                f"from its {kind} ({draws or 'none'})\n  {_to_seed(own, drawn)}"
             )
         if seconds > _SHORT_SECONDS or not is_doubtful:
             break
-    others = (predict(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
+    others = (fitted(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
     if draws and all(np.array_equal(first.scores, other) for other in others):
         notes.append(
             f"fits with other seeds were equal on {len(rows.y)} made-up rows, which may be too "
@@ -176,6 +205,18 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             "of a repeat is trained"
         )
     return replace(findings, seconds=scale * seconds, notes=tuple(notes))
+
+
+def _any(predict: Callable[[int], object], seeds: Iterable[int]) -> bool:
+    """Return whether fits with any of these seeds, as many as there is time for, do not fail."""
+    until = perf_counter() + _TRYING_SECONDS
+    for seed in seeds:
+        with suppress(_Wrong):
+            predict(seed)
+            return True
+        if perf_counter() > until:
+            return False
+    return False
 
 
 def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
@@ -188,18 +229,30 @@ def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
         if not are_probabilities(outputs):
             return []
         return ["returns probabilities, but is trained as if they were logits: remove the softmax"]
-    if own.form == "estimator" or scores.ndim > 2 or not are_probabilities(scores[0]):
+    if own.form == "estimator" or own.scores == "labels":
         return []
-    like = "probabilities and labels" if own.form == "command" else "probabilities"
-    doubt = f"every score of a probe lies in 0 to 1, as {like} of two classes do"
-    remedy = 'if these are logits, add scores = "logits"'
-    if own.form == "train" and np.isin(scores, (0, 1)).all():
-        doubt = "every score of a probe is 0 or 1, as labels are, which are no scores"
-        remedy = "return one for each class (sample, class), such as logits, not their argmax"
+    if own.scores == "probabilities":
+        gap = abs(scores) if scores.ndim == 2 else np.ptp(np.sort(scores)[..., -2:], axis=-1)
+        if not (gap > -0.99 * np.log(FLOOR)).all():
+            return []
+        otherwise = '"labels"' if own.form == "command" else '"decisions" and a 1 for the class'
+        return [
+            "every probability of a probe is 0 or 1, so calibration, Brier score and log loss mean "
+            f"nothing; if it returns labels, scores = {otherwise}"
+        ]
+    if scores.ndim > 2 or not are_probabilities(scores[0]):
+        return []
+    doubt = "every score of a probe lies in 0 to 1, as probabilities of two classes do"
+    remedy, needs = 'if these are logits, add scores = "logits"', {"scores": "probabilities"}
+    if np.isin(scores, (0, 1)).all():
+        doubt = "every score of a probe is 0 or 1, as labels are"
+        remedy = 'if these are probabilities, add scores = "probabilities"'
+        needs = {"scores": "labels"}
+        if own.form == "train":
+            doubt, needs = f"{doubt}, which are no scores", {}
+            remedy = "return one for each class (sample, class), such as logits, not their argmax"
     if own.scores is None:
-        raise _Wrong(f"{doubt}; {remedy}", needs={"scores": "probabilities"})
-    if own.scores in ("probabilities", "labels"):
-        return []
+        raise _Wrong(f"{doubt}; {remedy}", needs=needs)
     return [f"{doubt}, though they are said to be {own.scores}"]
 
 
@@ -300,26 +353,6 @@ def _scramble(number: int) -> None:
         sys.modules["torch"].manual_seed(number)
 
 
-def _by_number(own: Own, request: ProbeRequest, error: BaseException) -> str:
-    """Return what to do about code that failed as its columns are not where it looks for them."""
-    is_mixed = request.n_continuous > 0 and request.n_categorical > 0
-    if not any(words in str(error) for words in _OF_FRAMES):
-        if own.encode != "raw" or request.columns or not is_mixed:
-            return ""
-        return (
-            "\n  the order of its columns is not known when planned: the made-up rows have "
-            f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
-            "for code that selects columns by position add to its table: probe = false"
-        )
-    remedy = "\n  rows arrive as an array, not as a data frame"
-    if own.encode != "raw":
-        return remedy
-    remedy += "; select columns by number"
-    names = [f"{number} {name}" for number, (name, _) in enumerate(request.columns)]
-    more = ", …" if len(names) > _NAMED else ""
-    return f"{remedy}: {', '.join(names[:_NAMED])}{more}" if names else remedy
-
-
 def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     """Return made-up rows on which fits that are not the same are likely to differ.
 
@@ -327,7 +360,7 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     lie between the classes. There are more of them if only their labels are known. Columns are
     where training has them, if that is known; else those of labels come last.
     """
-    k, image = request.n_classes, request.image
+    k, image = len(request.class_names), request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical
     n, n_test, width = max(PROBE_ROWS, 8 * k), _TEST_ROWS, n_continuous + n_categorical
     if has_labels:

@@ -86,6 +86,7 @@ def in_form(value: Any, how: str, what: str, n: int, k: int) -> calling.Floats:
     """
     present = np.arange(k)
     if how == "labels":
+        calling.require_labels(value, what, n, k)
         return calling.of_labels(value, what, n, present, k)
     if how == "probabilities":
         return calling.of_probabilities(value, what, n, present, k)

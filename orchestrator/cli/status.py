@@ -322,6 +322,7 @@ def logs(
         retrying,
         submissions,
     )
+    from manyseed.orchestrator.survey import survey
     from manyseed.orchestrator.tasks.attempts import shortened
 
     others = ""
@@ -359,10 +360,13 @@ def logs(
         say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
         say(f"runs {', '.join(group.runs)}{more}")
-        console.print(shortened(group.traceback), soft_wrap=True, style="dim")
+        if text := shortened(group.traceback):
+            console.print(text, soft_wrap=True, style="dim")
         say_next("All of it", "logs", directory, group.runs[0])
         console.print()
-    if groups:
+    if groups and texts.retrained(paths, *survey(paths).failures):
+        say_next("Some are being trained again", "status", directory, "--watch")
+    elif groups:
         retry = retrying(paths)
         what = "Once the code is mended" if "--other-recipe" in retry else "Retry them"
         console.print(f"{what}: {retry}", soft_wrap=True)

@@ -91,7 +91,8 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         raise refused(error, key="MODEL", value=model) from None
     except Refused as error:  # such as weights that are not there yet; planning says what to do
         first, *then = str(error).splitlines()  # what is wrong, and the remedy
-        remedy = [line for line in then[:1] if not line.strip().startswith("It printed")]
+        is_log = bool(then) and then[0].strip().startswith("It printed")
+        remedy = then[-1:] if is_log else then[:1]
         return FirstRun(models, absent, (), usual, problem="\n".join([first, *remedy]))
     steady = [name for name, each in resolved.items() if not each.consumes]
     networks = [] if is_own else [name for name in models if resolved[name].epochs]

@@ -7,7 +7,7 @@ dataset and the classifier.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,15 @@ from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 _NAMED = 6
 
 
-def needed(table: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the steps to give a table these options; None marks one that it must not have."""
+def needed(table: str, options: Mapping[str, Any], given: Container[str] = ()) -> Iterator[str]:
+    """Yield the steps to give a table these options; None marks one that it must not have.
+
+    `given`: the options that it has.
+    """
     for option, value in options.items():
         if value is not None:
-            yield f"add to {table}: {option} = {toml_value(value)}"
+            step = "change in" if option in given else "add to"
+            yield f"{step} {table}: {option} = {toml_value(value)}"
         elif option == "snapshots":
             yield f"remove {option} from {table}: keep.members says what is kept of members"
         else:
@@ -507,7 +511,7 @@ class Resolver:
         value: Any = given
         for part in parts:
             value = value.get(part) if isinstance(value, Mapping) else None
-        remedies = [*needed(f"[{table}]", error.needs)]
+        remedies = [*needed(f"[{table}]", error.needs, given)]
         if isinstance(error, NoHparam):
             remedies.append("give each value a classifier of its own")
         if (beside := self._beside(error.option, value)) is not None:

@@ -279,11 +279,27 @@ def _why(paths: SweepPaths, group: int, row: int) -> str:
     return f"it was never submitted: {training(paths, 'submit')}{silent}"
 
 
+def retrained(paths: SweepPaths, *places: tuple[int, int]) -> bool:
+    """Return whether tasks that train or wait have any of these runs (group, row)."""
+    listed = submissions(paths)
+    try:
+        states = tasks_of(listed)
+    except UnavailableError:
+        states = tasks_of(listed, ask=False)
+    files = [
+        submission.files.task(task.number)
+        for submission, tasks in zip(listed, states, strict=True)
+        for task in tasks
+        if task.state in ("waiting", "running") and not submission.files.stop.exists()
+    ]
+    return bool(files) and not {*places}.isdisjoint(held_rows(files).select("group", "row").rows())
+
+
 def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return the state of a run that the store does not hold.
 
     Returns `stored`: its status, whether only a journal holds it, or why none does. `failed`: why
-    it failed, where, how often, and what to do; empty if it did not.
+    it failed, where, how often, and what to do or what retrains it; empty if it did not.
     """
     planned, state = find_run(paths, address), survey(paths)
     place = (planned.spec.number, planned.row)
@@ -296,7 +312,7 @@ def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict
     identity = state.plan.identity
     every = [one for one in valid_failures(paths, identity) if (one.group, one.row) == place]
     last, folder = every[-1], every[-1].file.parent
-    attempt = Attempt.read(folder, identity)
+    attempt, again = Attempt.read(folder, identity), retrained(paths, place)
     return {"status": status}, {
         "error": last.error,
         "attempts": len(every),
@@ -304,5 +320,5 @@ def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict
         "task": f"{int(folder.parent.parent.name)}/{attempt.task}",
         "log": str(folder / LOG),
         "traceback": command("logs", paths.directory, address),
-        "retry": retrying(paths, state),
+        **({"now": _why(paths, *place)} if again else {"retry": retrying(paths, state)}),
     }

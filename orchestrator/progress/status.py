@@ -79,18 +79,19 @@ def next_steps(
     directory = paths.directory
     if runs["failed"]:
         yield "Tracebacks", ("logs", directory, "--failed")
-    if runs["missing"] and set(tasks) & {"waiting", "running", "unknown"}:
+    alive = {*tasks} & {"waiting", "running"}
+    goes_on = runs["missing"] and (alive or "unknown" in tasks)
+    if goes_on or (runs["failed"] and alive and not stopping):  # failed ones are trained again
         yield "Watch", ("status", directory, "--watch")
-        if not {*tasks} & {"waiting", "running"} and (elsewhere := on_cluster(paths)):
+        if not alive and (elsewhere := on_cluster(paths)):
             yield "Or continue with", ("resume", directory, *elsewhere)  # its cluster is gone
         if stopping:
             yield _training(paths, submitted=True, cells=cells)
         return
-    if runs["missing"] and cells.select(IS_IMPORTED.any()).item():
-        yield "Check", ("verify", directory)
-        return
     if runs["missing"]:
-        yield _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
+        is_imported = cells.select(IS_IMPORTED.any()).item()
+        given = (paths, bool(tasks or runs["done"]), cells, memory, mended)
+        yield ("Check", ("verify", directory)) if is_imported else _training(*given)
         return
     if runs["failed"]:
         what = _MENDED if mended else "Retry"

@@ -174,6 +174,7 @@ MOST_LINES = 22  # the most lines of a traceback that are shown of many failures
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in ')
 _OURS = re.compile(r"[/\\](?:manyseed)[/\\](?:orchestrator|jobs|slurm|analysis)[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]|^<")
+_RAISED = re.compile(r"manyseed\.jobs\.own\.calling\.\w+: ")
 _PATH = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\][^\s'\"<>:,;()]+")
 _DIGITS = re.compile(r"0x[0-9a-fA-F]+|\d(?:[\d_,.]*\d)?(?:e[-+]?\d+)?")
 _WIDEST = 500
@@ -202,8 +203,13 @@ def shortened(traceback: str) -> str:
 
 
 def _without_ours(traceback: str) -> Iterator[str]:
+    lines = traceback.strip().splitlines()
+    raised = next((n for n, line in enumerate(lines) if _RAISED.match(line)), -1)
+    frames = [found for line in lines[: raised + 1] if (found := _FRAME.match(line))]
+    if all(_foreign(found[1]) for found in frames):  # no more than its error, which is told
+        lines = lines[raised + 1 :]
     is_ours = False
-    for line in traceback.strip().splitlines():
+    for line in lines:
         if found := _FRAME.match(line):
             is_ours = _OURS.search(found[1]) is not None
         elif not line.startswith("   "):  # no line of a frame's code

@@ -30,6 +30,7 @@ from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions import submitting
+from manyseed.orchestrator.submissions.submission import TaskState
 from manyseed.slurm.local import LocalJob
 from tests.encoded import dense
 from tests.orchestrator.conftest import assert_equal, inside, stored, train, wait_until, write
@@ -559,6 +560,105 @@ def test_columns_by_name_are_told_by_number(tmp_path: Path) -> None:
     assert "select columns by number: 0 hue, 1 size, 2 age, 3 kind" in str(raised.value)
 
 
+def of_form(folder: Path, code: str, table: str) -> Path:
+    """Return a sweep file of some code on the rows of `mixed`."""
+    file = mixed(folder, "[0, 3]", "[1, 2]")
+    (folder / "mine.py").write_text(code)
+    return write(file, file.read_text().partition("estimator")[0] + table)
+
+
+TAKES = """
+import sys
+import numpy as np
+class Mine:
+    def fit(self, X, y):
+        {fit}
+    def predict(self, X):
+        {predict}
+        return np.zeros(len(X), int)
+if __name__ == "__main__":
+    np.save(sys.argv[2], np.array(["no"] * len(np.load(sys.argv[1])["X"])))
+"""
+BY_NUMBER = "array, not as a data frame; select columns by number: 0 hue, 1 size, 2 age, 3 kind"
+BOTH = "classes arrive as 0 = no, 1 = yes and must be returned so"
+FLAT = """
+from torch import nn
+def build(shape, n_classes):
+    return nn.Linear(4, n_classes)
+"""
+AS_DENSE = '11 columns (encode = "dense": 2 of numbers, 6 of hue, 3 of kind): take shape[0]'
+READS = """
+import sys
+import polars as pl
+pl.read_csv(sys.argv[1])["age"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "table", "said"),
+    [
+        (TAKES.format(fit="X.fillna(0)", predict="pass"), 'estimator = "mine:Mine"', BY_NUMBER),
+        (TAKES.format(fit="X['age']", predict="pass"), 'estimator = "mine:Mine"', BY_NUMBER),
+        (
+            TAKES.format(fit="y.value_counts()", predict="pass"),
+            'estimator = "mine:Mine"',
+            BY_NUMBER,
+        ),
+        (
+            TAKES.format(fit="X.fillna(0)", predict="pass"),
+            'estimator = "mine:Mine"\nencode = "dense"',
+            AS_DENSE.partition(":")[0],
+        ),
+        (
+            TAKES.format(fit="pass", predict="return ['no'] * len(X)"),
+            'estimator = "mine:Mine"\nscores = "predict"',
+            BOTH,
+        ),
+        (
+            TAKES.format(fit="pass", predict="return 1 + np.arange(len(X)) % 2"),
+            'estimator = "mine:Mine"',
+            BOTH,
+        ),
+        (
+            TAKES.format(fit="pass", predict="pass"),
+            'command = "python mine.py {test} {out} {train}"\nscores = "labels"',
+            BOTH,
+        ),
+        (
+            READS,
+            'command = "python mine.py {test} {out} {train}"\nrows = "csv"',
+            "columns are called by number: x0 hue, x1 size, x2 age, x3 kind",
+        ),
+        (FLAT, 'module = "mine:build"\nepochs = 1', AS_DENSE),
+    ],
+)
+def test_code_that_takes_rows_or_classes_for_others_is_told_what_they_are(
+    tmp_path: Path, code: str, table: str, said: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        plan_change(of_form(tmp_path, code, table), tmp_path / "sweep")
+    told = " ".join(str(raised.value).split())
+    assert said in told
+    assert "OwnError" not in told
+
+
+IMAGES = """
+from torch import nn
+def build(n_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, n_classes))
+"""
+
+
+def test_a_network_for_images_of_another_size_is_told_theirs(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(IMAGES)
+    text = UNSEEDED.replace("wine", "digits").partition("estimator")[0]
+    file = write(tmp_path / "images.toml", f'{text}module = "mine:build"\nepochs = 1\n')
+    with pytest.raises(UserError) as raised:
+        plan_change(file, tmp_path / "sweep")
+    said = "rows arrive as images (channels, height, width) of (1, 8, 8): take shape"
+    assert said in " ".join(str(raised.value).split())
+
+
 def test_seeds_of_another_name_are_told_with_those_that_the_code_has(tmp_path: Path) -> None:
     file = mixed(tmp_path, "[0, 3]", "[1, 2]")
     write(file, file.read_text() + 'seeds = { seed = "batch" }\n')
@@ -974,11 +1074,82 @@ def test_copies_of_a_failed_run_are_counted_with_its_error(tmp_path: Path) -> No
     assert sorted(counts.values()) == [1, 2]
 
 
+def test_a_retry_is_not_proposed_of_what_is_being_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain.py").write_text(FAILING)
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    sweep = train(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
+    assert "resume" in sweep.show("0:0:0")["failed"]["retry"]
+    for module in ("logs", "status"):
+        monkeypatch.setattr(
+            f"manyseed.orchestrator.progress.{module}.tasks_of",
+            lambda *_, **__: [[TaskState(0, "running")]],
+        )
+    failed = sweep.show("0:0:0")["failed"]
+    assert "retry" not in failed
+    assert failed["now"].startswith("task 1/0, trains")
+    for verb in (("logs", sweep.directory, "--failed"), ("status", sweep.directory)):
+        _, printed = inside(*verb)
+        assert "resume" not in printed
+        assert f"manyseed status {sweep.directory} --watch" in " ".join(printed.split())
+
+
 def test_a_class_whose_draws_have_no_seed_is_told_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(PLAIN.replace("NAME", "other"))
     text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
     with pytest.raises(UserError, match=r'seeds \(none\)\n  .*seeds = \{ seed = "batch" \}'):
         plan_change(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
+
+
+ALSO = """
+import sys
+import numpy as np
+
+class Mine:
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+    def fit(self, X, y):
+        self.k = int(y.max()) + 1
+    def predict(self, X):
+        return np.random.permutation(np.arange(len(X)) % self.k)
+
+def fit(X_test, batch):
+    return np.random.normal(size=(len(X_test), 3))
+
+if __name__ == "__main__":
+    np.save(sys.argv[3], fit(np.load(sys.argv[2])["X"], None))
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "remedy"),
+    [
+        (
+            'estimator = "also:Mine"',
+            "it is given random_state, but draws from elsewhere too, such as np.random: use "
+            "np.random.RandomState(self.random_state) for all",
+        ),
+        (
+            'train = "also:fit"',
+            "it is given batch, but draws from elsewhere too, such as np.random: take all random "
+            "numbers from it",
+        ),
+        (
+            'command = "python also.py {seed} {test} {out} {train}"',
+            "it gets {seed}, but does not take all random numbers from it",
+        ),
+    ],
+)
+def test_code_that_uses_its_seed_in_part_is_told_so(
+    tmp_path: Path, table: str, remedy: str
+) -> None:
+    (tmp_path / "also.py").write_text(ALSO)
+    text = UNSEEDED.partition("estimator")[0] + table
+    with pytest.raises(UserError, match="two fits with the same seeds differ") as raised:
+        plan_change(write(tmp_path / "also.toml", text), tmp_path / "sweep")
+    assert remedy in " ".join(str(raised.value).split())
+    assert "give it {seed}" not in str(raised.value)
 
 
 WILD = """

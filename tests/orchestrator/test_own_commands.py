@@ -12,7 +12,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs.own.calling import OwnError
-from manyseed.jobs.run import MachineError, seed31
+from manyseed.jobs.run import MachineError, seed31, stream
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
@@ -173,6 +173,59 @@ def test_runs_fail_with_their_logs_and_others_go_on(project: Path, tmp_path: Pat
     assert sweep.status()["runs"]["done"] == 2
     assert all("It printed last:\nmode " in group.traceback for group in groups.values())
     assert not left(tmp_path)
+
+
+SOME = """
+import sys
+import numpy as np
+seed, train, test, out = sys.argv[1:]
+fails = int(seed) % PART == 0
+print("seed", seed)
+if fails:
+    raise ValueError("planted")
+np.save(out, np.random.default_rng(int(seed)).normal(size=(len(np.load(test)["X"]), 3)))
+"""
+OF_SEED = """
+name = "some"
+seed = 3
+repeats = 1
+runs = 2
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["program"]
+[classifier.program]
+command = "python train.py {seed} {train} {test} {out}"
+"""
+
+
+def test_a_program_that_fails_with_some_seeds_can_be_repeated_and_trained_all_the_same(
+    project: Path, tmp_path: Path
+) -> None:
+    first = seed31(stream(1, "batch", "probe"))
+    (tmp_path / "train.py").write_text(SOME.replace("int(seed) % PART == 0", f"seed == '{first}'"))
+    file = write(project, OF_SEED)
+    code, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    said = " ".join(printed.split())
+    assert code == 2, printed
+    assert f"It ran: python train.py {first} {{train}} {{test}} {{out}}" in said
+    assert "with other seeds it does not: unprobed, all runs are trained" in said
+    assert "add to [classifier.program]: probe = false" in said
+    (tmp_path / "train.py").write_text(SOME.replace("PART", "1"))
+    code, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    said = " ".join(printed.split())
+    assert (code, f"It ran: python train.py {first}" in said) == (2, True)
+    assert "other seeds" not in said
+    sweep = train(write(file, OF_SEED + "probe = false\n"), tmp_path / "sweep")
+    seeds = [seed31(generators(find_run(sweep.paths, f"0:0:{run}").run).batch) for run in (0, 1)]
+    _, printed = inside("logs", sweep.directory, "--failed")
+    error, _, printed_first, *_ = printed.splitlines()
+    assert "2 × the command ended with code 1: ValueError: planted" in error
+    assert printed_first.strip() == "It printed last:", printed
+    assert f"It ran: python train.py {seeds[0]} {{train}} {{test}} {{out}}" in printed
+    assert "contextlib" not in printed
+    assert "CommandError" not in printed
+    _, printed = inside("logs", sweep.directory, "0:0:1")
+    assert f"It ran: python train.py {seeds[1]} {{train}}" in printed
 
 
 MISTAKES = {

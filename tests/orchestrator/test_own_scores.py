@@ -56,7 +56,6 @@ REFUSED = {
     "two columns": ("breast_cancer", OF_EACH, FUNCTION, "fit returned probabilities, not logits"),
     "second class": ("breast_cancer", OF_SECOND, FUNCTION, "every score of a probe lies in 0 to 1"),
     "a column": ("breast_cancer", AS_COLUMN, FUNCTION, "every score of a probe lies in 0 to 1"),
-    "labels": ("breast_cancer", LABELS, COMMAND, "as probabilities and labels of two classes do"),
 }
 
 
@@ -88,12 +87,76 @@ def test_labels_are_not_taken_for_scores(tmp_path: Path) -> None:
     assert note.endswith("though they are said to be decisions")
 
 
+WRITES = """
+import sys, numpy as np
+n = len(np.load(sys.argv[2])["X"])
+rng = np.random.default_rng(int(sys.argv[1]))
+np.save(sys.argv[3], {what})
+"""
+OF_THREE = WRITES.format(what="rng.integers(0, 3, n)")
+DRAWN = WRITES.format(what="rng.dirichlet(np.ones(3), n)")
+NORMAL = WRITES.format(what="rng.normal(size=(n, 3))")
+UNSURE = WRITES.format(what="rng.random(n)")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "code", "scores", "told", "remedy"),
+    [
+        (
+            "breast_cancer",
+            LABELS,
+            "",
+            "every score of a probe is 0 or 1, as labels",
+            "add to labels",
+        ),
+        ("wine", OF_THREE, "", "a score for each class, not labels", "add to labels"),
+        ("wine", OF_THREE, "probabilities", "each class, not labels", "change in labels"),
+        ("wine", DRAWN, "labels", "returned scores of shape", "change in probabilities"),
+        ("wine", NORMAL, "labels", "returned scores of shape", "change in logits"),
+        ("breast_cancer", UNSURE, "labels", "scores of shape", "change in probabilities"),
+    ],
+)
+def test_labels_and_scores_of_a_command_are_told_apart(
+    tmp_path: Path, dataset: str, code: str, scores: str, told: str, remedy: str
+) -> None:
+    file = project(tmp_path, dataset, code, COMMAND + f'scores = "{scores}"\n' * bool(scores))
+    ended, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    said = " ".join(printed.split())
+    assert (ended, told in said) == (2, True), said
+    step, _, right = remedy.rpartition(" ")
+    assert f'{step} [classifier.mine]: scores = "{right}"' in said
+    assert not (tmp_path / "sweep").exists()
+
+
+OF_ONE = """
+import numpy as np
+def fit(X_test, batch): return np.eye(3)[batch.integers(0, 3, len(X_test))]
+"""
+
+
+@pytest.mark.parametrize(
+    ("dataset", "code", "table", "remedy"),
+    [
+        ("breast_cancer", LABELS, COMMAND, 'scores = "labels"'),
+        ("breast_cancer", OF_LABELS, FUNCTION, 'scores = "decisions"'),
+        ("wine", OF_ONE, FUNCTION, 'scores = "decisions"'),
+    ],
+)
+def test_labels_that_are_said_to_be_probabilities_have_a_note(
+    tmp_path: Path, dataset: str, code: str, table: str, remedy: str
+) -> None:
+    file = project(tmp_path, dataset, code, table + 'scores = "probabilities"')
+    notes = plan_change(file, tmp_path / "sweep").summary()["notes"]
+    (note,) = (one for one in notes if "every probability of a probe is 0 or 1" in one)
+    assert remedy in note
+
+
 @pytest.mark.parametrize(
     ("code", "table"),
     [
         (OF_SECOND, FUNCTION + 'scores = "logits"'),
         (OF_SECOND, FUNCTION + 'scores = "decisions"'),
-        (LABELS, COMMAND + 'scores = "decisions"'),
+        (UNSURE, COMMAND + 'scores = "decisions"'),
     ],
     ids=["logits", "decisions", "command"],
 )

@@ -1027,6 +1027,27 @@ def test_what_a_script_returns_and_its_options_are_written_for_it(here: Path) ->
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
 
 
+@pytest.mark.parametrize("data", ["measured.csv", "sklearn:wine"])
+def test_labels_of_a_script_are_written_as_such(here: Path, data: str) -> None:
+    k = 2 if data.endswith("csv") else 3
+    line = f"p = rng.integers(0, {k}, len(np.load(given.test)['X']))"
+    text = re.sub("p = .*", lambda _: line, SCRIPT.format(files=FILES))
+    (here / "net.py").write_text(text)
+    _, table = written(data, "net.py")
+    assert table["classifier"]["mine"]["scores"] == "labels"
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
+
+
+def test_labels_of_a_function_are_not_written_as_probabilities(here: Path) -> None:
+    (here / "own.py").write_text(
+        "def fit(X_test, batch): return batch.integers(0, 2, len(X_test))\n"
+    )
+    code, said = inside("init", "measured.csv", "own.py")
+    assert code == 0
+    assert "every score of a probe is 0 or 1, as labels are" in " ".join(said.split())
+    assert "\nscores = " not in Path("sweep.toml").read_text()
+
+
 def test_a_script_that_fails_is_told_what_it_gets_and_is_not_to_be_run(here: Path) -> None:
     (here / "net.py").write_text(SCRIPT.format(files=""))
     code, said = inside("init", "sklearn:wine", "net.py")

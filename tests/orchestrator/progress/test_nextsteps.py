@@ -62,6 +62,15 @@ def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:
     assert verbs(paths, {"done": 0, "copy": 0, "failed": 2}, "finished") == both
 
 
+def test_runs_that_are_being_retried_are_watched(paths: Any) -> None:
+    failed = {"failed": 2}
+    for alive in ("waiting", "running"):
+        assert verbs(paths, failed, "finished", alive) == ["Tracebacks: logs", "Watch: status"]
+    retry = ["Tracebacks: logs", "Retry: resume", "Without them: analyze"]
+    assert verbs(paths, failed, "running", stopping=True) == retry
+    assert verbs(paths, failed, "unknown") == retry
+
+
 def test_after_an_analysis_of_all_that_is_finished_comes_the_report(paths: Any) -> None:
     runs = {"done": 60, "copy": 4}
     assert unanalysed(paths, runs)

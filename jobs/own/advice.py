@@ -1,0 +1,91 @@
+"""What to do about code that fails in a probe: how its rows and classes arrive."""
+
+from __future__ import annotations
+
+import re
+
+from manyseed.jobs.own.calling import CodeFailed
+from manyseed.jobs.own.findings import ProbeRequest
+from manyseed.jobs.own.table import Own
+
+_OF_FRAMES = (
+    *("only supported for dataframes", r"only integers, slices \(`:`\)"),
+    r"'numpy\.ndarray' object has no attribute '[a-z]",
+)
+"""What code says that takes its rows for a data frame."""
+_OF_SIZES = r"shape|size|mismatch|dimension|channel|elements|to unpack"
+"""What layers say that are made for other rows."""
+_OF_CLASSES = "not return numbers|could not convert|Object arrays|given the labels"
+"""What is said of code that returns classes in another form than it got them."""
+_NAMED = 20  # columns and classes that a message names
+
+
+def of_failure(own: Own, request: ProbeRequest, error: BaseException) -> str:
+    """Return what to do about code that failed as rows or classes are not what it takes them for.
+
+    It begins on a new line; empty if nothing is known to help.
+    """
+    said = str(error)
+    if isinstance(error, CodeFailed) and re.search(_OF_CLASSES, said):
+        return f"\n  classes arrive as {_classes(request)} and must be returned so"
+    if any(re.search(words, said) for words in _OF_FRAMES):
+        return _by_number(own, request)
+    if own.form == "command" and own.command["rows"] != "npz" and _names_a_column(request, said):
+        return f"\n  columns are called by number: {_columns(request, 'x')}"
+    of_layers = own.form in ("module", "train") and not isinstance(error, CodeFailed)
+    if of_layers and re.search(_OF_SIZES, said) and (rows := _encoded(own, request)):
+        where = "X.shape" if own.form == "train" else "shape"
+        taken = where if own.encode == "pixels" else f"{where}[{int(own.form == 'train')}]"
+        return f"\n  rows arrive as {rows}: take {taken}"
+    is_mixed = request.n_continuous > 0 and request.n_categorical > 0
+    if own.encode != "raw" or request.columns or not is_mixed:
+        return ""
+    return (
+        "\n  the order of its columns is not known when planned: the made-up rows have "
+        f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
+        "for code that selects columns by position add to its table: probe = false"
+    )
+
+
+def _by_number(own: Own, request: ProbeRequest) -> str:
+    remedy = "\n  rows arrive as an array, not as a data frame"
+    if own.encode != "raw":
+        rows = _encoded(own, request)
+        return f"{remedy}: as {rows}" if rows else remedy
+    return f"{remedy}; select columns by number: {_columns(request)}" if request.columns else remedy
+
+
+def _columns(request: ProbeRequest, start: str = "") -> str:
+    names = [f"{start}{number} {name}" for number, (name, _) in enumerate(request.columns)]
+    return _listed(names)
+
+
+def _names_a_column(request: ProbeRequest, said: str) -> bool:
+    return any(f"'{name}'" in said or f'"{name}"' in said for name, _ in request.columns)
+
+
+def _classes(request: ProbeRequest) -> str:
+    return _listed([f"{number} = {name}" for number, name in enumerate(request.class_names)])
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + ", …" * (len(names) > _NAMED)
+
+
+def _encoded(own: Own, request: ProbeRequest) -> str:
+    """Return the form in which code gets its rows; empty if it is not known when planned."""
+    encode = f'encode = "{own.encode}"'
+    if own.encode == "pixels" and request.image is not None:
+        height, width, channels = request.image
+        if own.form == "module":
+            return f"images (channels, height, width) of {(channels, height, width)}"
+        return f"images (height, width, channels) of {(height, width, channels)} ({encode})"
+    n_continuous, n_categorical = request.n_continuous, request.n_categorical
+    if own.encode == "raw" or not n_categorical:
+        return f"{n_continuous + n_categorical} columns ({encode})"
+    if not request.columns:
+        return ""
+    widths = {name: n_labels + 1 for name, n_labels in request.columns if n_labels}  # 1: missing
+    parts = [f"{n_continuous} of numbers"] * (n_continuous > 0)
+    parts.append(_listed([f"{width} of {name}" for name, width in widths.items()]))
+    return f"{n_continuous + sum(widths.values())} columns ({encode}: {', '.join(parts)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -154,24 +155,36 @@ def _of_folder(data: str, path: Path) -> FirstData:
     """Return the dataset in a folder of images; large images are made smaller."""
     source = f"file:{path}"
     try:
-        info = datasets.resolve(source)
+        try:
+            info = datasets.resolve(source)
+        except Refused as error:
+            if imagefolder.SIZE not in error.needs:
+                raise
+            size = error.needs[imagefolder.SIZE]
+            found = _resized(source, size, "images of other sizes become this")
+            note = f"{error.reason.removeprefix('holds ')}; all become as the first"
+            return replace(found, notes=(note,))
+        if info.image and max(info.image[:2]) > _SIDE:
+            remark = "smaller than they are, to be ready soon"
+            return _resized(source, info.image[:2], remark)
     except Refused as error:
-        if imagefolder.SIZE not in error.needs:
-            others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
-            tables = sorted(each.name for each in path.iterdir() if each.suffix in FORMATS)
-            remedy = None
-            if tables:
-                remedy = f"of a file there: {command('init', path / tables[0])}"
-            elif others and (path / "train").is_dir() and not (path / "test").exists():
-                remedy = f"such as: mv {shlex.join([str(path / others[0]), str(path / 'test')])}"
-            raise refused(error, key="DATA", value=data, remedy=remedy) from None
-        found = _resized(source, error.needs[imagefolder.SIZE], "images of other sizes become this")
-        note = f"{error.reason.removeprefix('holds ')}; all become as the first"
-        return replace(found, notes=(note,))
-    if info.image and max(info.image[:2]) > _SIDE:
-        remark = "smaller than they are, to be ready soon"
-        return _resized(source, info.image[:2], remark)
+        error.value = data
+        remedy = _instead(path, error)
+        raise refused(error, key="DATA", value=data, remedy=remedy) from None
     return FirstData(source, {}, info)
+
+
+def _instead(path: Path, error: Refused) -> str | None:
+    """Return what to do about a folder that is refused, if its files tell."""
+    if "source" in error.needs:
+        inner = os.path.relpath(error.needs["source"].removeprefix("file:"), path)
+        return command("init", path / inner)
+    others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
+    if tables := sorted(each.name for each in path.iterdir() if each.suffix in FORMATS):
+        return f"of a file there: {command('init', path / tables[0])}"
+    if others and (path / "train").is_dir() and not (path / "test").exists():
+        return f"such as: mv {shlex.join([str(path / others[0]), str(path / 'test')])}"
+    return None
 
 
 def _resized(source: str, size: Sequence[int], remark: str) -> FirstData:

@@ -49,7 +49,8 @@ def needed(table: str, options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the steps to give a table these options; None marks one that it must not have."""
     for option, value in options.items():
         if value is not None:
-            yield f"add to {table}: {option} = {toml_value(value)}"
+            step = "write in" if option == "source" else "add to"
+            yield f"{step} {table}: {option} = {toml_value(value)}"
         elif option == "snapshots":
             yield f"remove {option} from {table}: keep.members says what is kept of members"
         else:

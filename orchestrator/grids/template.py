@@ -148,11 +148,18 @@ def _questions(data: FirstData) -> list[str]:
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
             asked.append(f"{name}: left out, as it {why}{of_rows}")
+        elif column.looks in LEFT_OUT and column.kind != "ignored":
+            asked.append(f"{name}: taken as a feature, but {LEFT_OUT[column.looks]}{_alone(data)}")
         elif column.looks == "few" and not column.tells:
             declared = f"categorical = [{toml_value(column.name)}]"
             shown = ", ".join(column.shown)
             asked.append(f"{name}: {shown} taken as numbers; if labels: {declared}")
     return asked
+
+
+def _alone(data: FirstData) -> str:
+    """Say it if there is one feature."""
+    return "; there is no other" if data.info.n_features == 1 else ""
 
 
 def _noted(data: FirstData) -> list[str]:

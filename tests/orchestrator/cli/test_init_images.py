@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 from PIL import Image
 
@@ -212,3 +216,122 @@ def test_what_holds_classes_all_the_same_is_taken(here: Path, name: str) -> None
     code, said = inside("init", "./in")
     assert code == 0, said
     assert "12 images of 8 × 6 pixels" in said
+
+
+def flat(folder: str, kinds: dict[str, str], *, names: str = "{}-{}.png", n: int = 4) -> list[str]:
+    """Make images of each kind in one folder; return the lines of a table: names and labels."""
+    lines = []
+    for i in range(n):
+        for kind, label in kinds.items():
+            file = names.format(kind, i)
+            image(f"{folder}/{file}")
+            lines.append(f"{file},{label}")
+    return lines
+
+
+def sorted_as_told(said: str) -> None:
+    """Run the command that an error proposes, then `init` of the folders that it makes."""
+    lines = [line.strip() for line in said.splitlines()]
+    copying = next(line for line in lines if "python -c" in line)
+    words = shlex.split(copying[copying.index("python -c") :])
+    done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    reading = next(line for line in lines if line.startswith("then: manyseed init"))
+    code, said = inside(*shlex.split(reading.removeprefix("then: manyseed")), "lr-sgd")
+    assert code == 0, said
+
+
+PLAIN = {kind: kind for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    ("place", "file", "head", "kinds", "change"),
+    [
+        ("flat", "flat/labels.csv", "file,label", PLAIN, None),
+        ("flat", "flat/labels.csv", "label,file", PLAIN, "swap"),
+        ("my flat", "my flat/l.csv", "file's,kind", PLAIN, None),
+        ("flat/images", "flat/labels.csv", "file,label", PLAIN, None),
+        ("flat", "flat/labels.csv", "id,label", PLAIN, "no ending"),
+        ("flat", "flat/labels.tsv", "file,label", PLAIN, "tab"),
+        ("flat", "flat/labels.csv", "file,label", PLAIN, "semicolon"),
+        ("flat", "flat/labels.csv", "file,label", PLAIN, "mark"),
+        ("flat", "flat/labels.parquet", "file,label", PLAIN, "parquet"),
+        ("flat", "flat/labels.csv", "file,label", PLAIN, "missing"),
+        (".", "labels.csv", "file,label", PLAIN, None),
+        ("flat", "flat/labels.csv", "file,label", {"a": "x/y", "b": "x/z", "c": "w "}, None),
+        ("flat", "flat/labels.csv", "file,label", {"p/a": "0", "q/a": "01", "r/b": "2"}, None),
+    ],
+)
+def test_a_table_that_names_images_is_told_how_to_sort_them(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    file: str,
+    head: str,
+    kinds: dict[str, str],
+    change: str | None,
+) -> None:
+    lines = [head, *flat(place, kinds)]
+    if change == "swap":
+        lines = [lines[0], *(",".join(reversed(line.split(","))) for line in lines[1:])]
+    elif change == "no ending":
+        lines = [line.replace(".png", "") for line in lines]
+    elif change == "missing":
+        lines += ["nowhere.png,circle", f"{lines[1].split(',')[0]},"]
+    text = "\n".join(lines)
+    if change in ("tab", "semicolon"):
+        text = text.replace(",", "\t" if change == "tab" else ";")
+    if change == "parquet":
+        columns = zip(*(line.split(",") for line in lines), strict=True)
+        pl.DataFrame({name: values for name, *values in columns}).write_parquet(file)
+    else:
+        Path(file).write_text(text, encoding="utf-8-sig" if change == "mark" else "utf-8")
+    said = refused(file)
+    assert f"column {head.split(',')[change == 'swap']} names images in" in said
+    if len(Path(file).parts) > 1 and not any("/" in kind for kind in kinds):
+        of_folder = refused(str(Path(file).parent))
+        assert f"{file} names classes of images; sort them by" in of_folder
+        assert said.split("sort them by")[1] == of_folder.split("sort them by")[1]
+    if place == "flat/images":
+        monkeypatch.chdir(place)
+        assert "../labels.csv names classes of images" in refused(".")
+        monkeypatch.chdir(here)
+        assert said.split("sort them by")[1] == refused(place).split("sort them by")[1]
+    sorted_as_told(inside("init", file)[1])
+    made = tomllib.loads(Path("sweep.toml").read_text())
+    (source,) = (one["source"] for one in made["dataset"].values())
+    found = [*Path(source.removeprefix("file:")).glob("*/*.png")]
+    assert len(found) == 4 * len(kinds)
+    assert {one.parent.name for one in found} == {
+        label.strip().replace("/", "-") for label in kinds.values()
+    }
+    Path("sweep.toml").unlink()
+    assert "they may be sorted already: manyseed init" in refused(file)
+
+
+def test_a_table_without_classes_or_names_of_columns_is_told_so(here: Path) -> None:
+    lines = flat("flat", PLAIN)
+    Path("flat/a.csv").write_text("\n".join(lines))
+    assert "write a line with the names of the columns above" in refused("flat/a.csv")
+    Path("flat/a.csv").write_text("\n".join(["file", *(line.split(",")[0] for line in lines)]))
+    assert "and no other their classes" in refused("flat/a.csv")
+
+
+def test_a_table_with_features_that_names_images_too_is_asked_about(here: Path) -> None:
+    rows = [f"{line},{i * 0.37:.2f}" for i, line in enumerate(flat("flat", PLAIN, n=10))]
+    Path("flat/a.csv").write_text("\n".join(["file,label,area", *rows]))
+    code, said = inside("init", "flat/a.csv", "lr-sgd")
+    assert code == 0, said
+    assert "file: names images in flat, which are not read" in " ".join(said.split())
+    text = Path("sweep.toml").read_text()
+    assert all(line.startswith("#") for line in text.splitlines() if "python" in line)
+
+
+def test_a_single_feature_that_looks_like_none_is_asked_about(here: Path) -> None:
+    rows = [f"name {i:03d} x,{'ab'[i % 2]}" for i in range(60)]
+    Path("a.csv").write_text("\n".join(["what,label", *rows]))
+    code, said = inside("init", "a.csv", "lr-sgd")
+    assert code == 0, said
+    said = " ".join(said.split())
+    told = "what: taken as a feature, but has labels that hardly repeat; there is no other"
+    assert f"Please check: {told}" in said

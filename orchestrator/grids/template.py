@@ -5,7 +5,9 @@ A function that returns data is called, and a model of one's own is probed, as p
 
 from __future__ import annotations
 
+import re
 import textwrap
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +118,18 @@ def sweep_file(
     yielded = _lines(described, first, table, called, file, submits=submits)
     lines = [_printable(line) if line.startswith("#") else line for line in yielded]
     return "".join(f"{line}\n" for line in lines), told, not first.problem
+
+
+def exists_already(
+    out: Path, text: str, data: str, model: str | None, target: str | None
+) -> UserError:
+    """Return the error for a file that is there; the command writes `text` to one that is not."""
+    name = re.sub(r"-sweep(-\d+)?$", "", tomllib.loads(text)["name"])
+    files = (out.with_name(f"{name}{n}.toml") for n in ("", *(f"-{n}" for n in range(2, 1000))))
+    free = next(each for each in files if not each.exists())
+    given = [*([] if model is None else [model]), *([] if target is None else ["--target", target])]
+    remedy = f"name another file: {command('init', data, *given, '--out', free)}"
+    return UserError("exists already", file=out, remedy=remedy)
 
 
 def _printable(line: str) -> str:

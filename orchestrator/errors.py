@@ -457,16 +457,24 @@ def first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+_OF_POINTS = ("file", "row_id", "row", "index")
+_CALLED = re.compile(r"(file|image|img|row|point|sample)?_?-?(names?|paths?|files?|ids?|no|number)")
+
+
 def nearest(value: str, options: Iterable[str]) -> str:
     """Return a remedy: the names that are most like a wrong one, if any is, and all of them.
 
-    For a quantity, such as accuracy, the column of its means is the nearest.
+    For a quantity, such as accuracy, the column of its means is the nearest; for what points are
+    called elsewhere, the column that names them.
     """
     options = list(dict.fromkeys(options))
     if not options:
         return "there are none"
     mean = f"{value}_mean"
-    close = meant([mean] if mean in options else similar(value, options))
+    found = [mean] if mean in options else similar(value, options)
+    if "index" in options and _CALLED.fullmatch(value.lower()):
+        found = [one for one in _OF_POINTS if one in options][:1]
+    close = meant(found)
     if twin := next(
         (each for each in options if each != value and spelling(each) == spelling(value)), None
     ):

@@ -819,13 +819,15 @@ class Sweep:
 
         return open_finished_runs(self.paths)
 
-    def runs(self, dataset: str, classifier: str, *, words: bool = False) -> FinishedRuns:
+    def runs(
+        self, dataset: str | None = None, classifier: str | None = None, *, words: bool = False
+    ) -> FinishedRuns:
         """Return the finished runs of a dataset and classifier, lazily, with coordinates in words.
 
         Parameters
         ----------
         dataset, classifier : str
-            As the sweep file names them.
+            As the sweep file names them; not needed where there is one.
         words : bool
             Whether ``label`` and ``y_true`` are names of classes instead of their numbers. Numbers
             compare with names, too: ``runs.y_true == "benign"``.
@@ -973,9 +975,9 @@ class Sweep:
         table: str = "cells",
         *,
         where: str | None = None,
-        columns: Sequence[str] = (),
-        by: Sequence[str] | bool = (),
-        agg: Sequence[str] = (),
+        columns: str | Sequence[str] = (),
+        by: str | Sequence[str] | bool = (),
+        agg: str | Sequence[str] = (),
         sql: str | None = None,
         sort: str | None = None,
         others: Sequence[Sweep | str | Path] = (),
@@ -989,13 +991,13 @@ class Sweep:
             all.
         where : str
             A condition over the columns.
-        columns : sequence of str
+        columns : str or sequence of str
             Columns to show; by default those of a cell, and the main metrics.
-        by : sequence of str or bool
+        by : str, sequence of str or bool
             Group by these columns: means with intervals, pooled spreads, n, coverage. Without
             columns (in Python, True): by everything but the seeds. Of several snapshots each cell's
             last is taken, unless grouped by epoch.
-        agg : sequence of str
+        agg : str or sequence of str
             What to compute per group instead: mean, sd, median, min, max, count, q05 (5 %
             quantile), q975 (97.5 %).
         sql : str
@@ -1005,7 +1007,7 @@ class Sweep:
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         """
-        from manyseed.orchestrator.asking.query import Query, ask
+        from manyseed.orchestrator.asking.query import Query, ask, listed
         from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
 
@@ -1017,7 +1019,8 @@ class Sweep:
             from manyseed.orchestrator.asking.sql import ask_sql
 
             return ask_sql(sweeps, sql)
-        return ask(sweeps, Query(table, where, columns, by, sort, agg))
+        by = by if isinstance(by, bool) else listed(by)
+        return ask(sweeps, Query(table, where, listed(columns), by, sort, listed(agg)))
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import some
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedGroup,
@@ -18,6 +19,7 @@ from manyseed.orchestrator.errors import (
     UserError,
     command,
     nearest,
+    toml_value,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups, copies, wrong_coordinates
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from manyseed.orchestrator.store.lazy import FinishedRuns
+
+_SHOWN = 10  # calls in a message
 
 
 def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
@@ -127,18 +131,21 @@ def open_all_rows(paths: SweepPaths) -> xr.DataTree:
 
 
 def open_named_runs(
-    paths: SweepPaths, dataset: str, classifier: str, *, names: bool = False
+    paths: SweepPaths, dataset: str | None, classifier: str | None, *, names: bool = False
 ) -> FinishedRuns:
     """Open the finished runs of one group, with coordinates in words; see `Sweep.runs`."""
     from manyseed.orchestrator.store.lazy import in_words, open_finished
 
     plan = Plan.read(paths)
+    pairs = [(one.dataset, one.named) for one in Groups.read(paths).specs]
+    if dataset is None or classifier is None:
+        dataset, classifier = _the_one(pairs, dataset, classifier)
     for group in stored_groups(paths, plan):
         if (group.spec.dataset, group.spec.named) == (dataset, classifier):
             journaled = JournalIndex(plan.journals(paths)).rows(group.spec.number)
             return in_words(open_finished(group, journaled=journaled), names=names)
     asked = f"{dataset} × {classifier}"
-    known = [f"{one.dataset} × {one.named}" for one in Groups.read(paths).specs]
+    known = [" × ".join(pair) for pair in pairs]
     is_planned = asked in known
     raise UserError(
         "none of these runs is trained yet" if is_planned else "there are no such runs",
@@ -149,6 +156,20 @@ def open_named_runs(
         if is_planned
         else nearest(asked, known),
     )
+
+
+def _the_one(
+    pairs: Sequence[tuple[str, str]], dataset: str | None, classifier: str | None
+) -> tuple[str, str]:
+    """Return the only pair of a dataset and a classifier that has the given ones."""
+    fitting = [
+        pair for pair in pairs if dataset in (None, pair[0]) and classifier in (None, pair[1])
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    reason = "there are several: which?" if fitting else "there are no such runs"
+    shown = [f"runs({', '.join(map(toml_value, pair))})" for pair in fitting or pairs]
+    raise UserError(reason, key="dataset, classifier", remedy=f"name one: {some(shown, _SHOWN)}")
 
 
 def _tree(paths: SweepPaths, open_one: Callable[..., xr.Dataset]) -> xr.DataTree:

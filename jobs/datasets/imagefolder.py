@@ -45,6 +45,7 @@ _PART = re.compile(
 """How people name a part of a split, in letters: what it is for among words that say no more."""
 
 _LARGEST = 4096
+_LISTED = 6  # classes in a message
 _GREY = ("1", "L")
 _COLOURED = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 
@@ -68,7 +69,10 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
             raise Refused(key, given[key], reason, needs={key: None})
     size = size_of(given)
     folder = _scan(path, size)
-    names, y = classes_of(DataColumn("source", np.array(folder.classes, dtype=object)))
+    try:
+        names, y = classes_of(DataColumn("source", np.array(folder.classes, dtype=object)))
+    except Refused as error:  # it may have too few images of each class
+        raise refused(path, error.reason.partition(" Is it a number")[0]) from None
     height, width, channels = folder.shape
     n_train = folder.n_train
     provenance = {
@@ -150,6 +154,8 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
             f"them {' and '.join(PARTS)}, each with a folder for each class, and move others "
             "elsewhere",
         )
+    if len({part[1 if is_split else 0] for part in parts}) == 1:
+        raise _single(path, parts)
     try:
         headers = [header(path / name, name) for name in names]
     except NoImage as error:
@@ -172,6 +178,27 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         n_train=sum(part[0] == PARTS[0] for part in parts) if is_split else None,
         shape=(height, width, max(channels for _, _, channels in headers)),
         digest=digest({name: path / name for name in names}),
+    )
+
+
+def _single(path: Path, parts: Sequence[tuple[str, ...]]) -> Refused:
+    """Return the refusal of one class alone; it needs the source of which its folders are classes.
+
+    `parts`: those of each image's path.
+    """
+    for depth in range(1, max(map(len, parts)) - 1):
+        if len({part[:depth] for part in parts}) > 1:
+            break
+        inner = sorted({part[depth] for part in parts if len(part) > depth + 1})
+        if len(inner) > 1:
+            folder = "/".join(parts[0][:depth])
+            kind = "folders" if {*PARTS} & {*inner} or _parts_of_a_split({*inner}) else "classes"
+            listed = ", ".join(inner[:_LISTED]) + ", …" * (len(inner) > _LISTED)
+            reason = f"holds one folder, {folder}, with the {kind} {listed}"
+            return refused(path, reason, {"source": f"file:{path / folder}"})
+    one = parts[0][1 if parts[0][0] in PARTS and len(parts[0]) > 2 else 0]
+    return refused(
+        path, f"has images of one class, {one}; a classifier needs two, each in a folder"
     )
 
 

@@ -118,6 +118,11 @@ def of_paper(sweeps: Mapping[str, Results], question: Query) -> list[str]:
     return list(dict.fromkeys([*(several_of or apart), *few, *order]))
 
 
+def listed(names: str | Sequence[str]) -> Sequence[str]:
+    """Return names as a list; one may be given as text."""
+    return [names] if isinstance(names, str) else names
+
+
 SWEEP = "sweep"  # the column that says which of several sweeps a row comes from
 
 

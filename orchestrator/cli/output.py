@@ -58,12 +58,16 @@ console = Console(
 errors = Console(stderr=True, **_PLAIN, **({} if sys.stderr.isatty() else _elsewhere()))
 
 
+_PROGRAM = "python -c "  # a break within it is one in the program
+
+
 def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
-    """Print sentences: wrapped between words on a terminal, unwrapped elsewhere."""
+    """Print sentences: wrapped between words on a terminal, unwrapped elsewhere; programs never."""
     to = to or console
     shown = Text(text, style) if isinstance(text, str) else text
-    padded = Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown
-    to.print(padded, soft_wrap=not to.is_terminal)
+    for line in shown.split("\n", allow_blank=True) if _PROGRAM in shown.plain else [shown]:
+        padded = Padding(line, (0, 0, 0, indent), expand=False) if indent else line
+        to.print(padded, soft_wrap=not to.is_terminal or _PROGRAM in line.plain)
 
 
 def say_next(what: str, *arguments: object, to: Console | None = None) -> None:

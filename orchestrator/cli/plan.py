@@ -554,7 +554,7 @@ def init(
         manyseed init --datasets
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.template import sweep_file, to_train
+    from manyseed.orchestrator.grids.template import exists_already, sweep_file, to_train
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)
@@ -576,7 +576,7 @@ def init(
     with console.status("reading the data, and timing a fit"):
         text, told, sound = sweep_file(data, model, target, named_after, out, submits=submits)
     if out.exists():
-        raise UserError("exists already", file=out, remedy="name another file with --out")
+        raise exists_already(out, text, data, model, target)
     with unavailable("write", out):
         place_new(out, text.encode())
     console.print(f"Wrote {out}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,10 @@ from manyseed.orchestrator.errors import (
     meant,
     refused,
     require_one_of,
+    shell_word,
+    toml_value,
 )
+from manyseed.orchestrator.grids.imagetable import NamedImages, named_images, tables_of_images
 from manyseed.orchestrator.grids.own import OwnCode
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
@@ -154,24 +158,40 @@ def _of_folder(data: str, path: Path) -> FirstData:
     """Return the dataset in a folder of images; large images are made smaller."""
     source = f"file:{path}"
     try:
-        info = datasets.resolve(source)
+        try:
+            info = datasets.resolve(source)
+        except Refused as error:
+            if imagefolder.SIZE not in error.needs:
+                raise
+            size = error.needs[imagefolder.SIZE]
+            found = _resized(source, size, "images of other sizes become this")
+            note = f"{error.reason.removeprefix('holds ')}; all become as the first"
+            return replace(found, notes=(note,))
+        if info.image and max(info.image[:2]) > _SIDE:
+            remark = "smaller than they are, to be ready soon"
+            return _resized(source, info.image[:2], remark)
     except Refused as error:
-        if imagefolder.SIZE not in error.needs:
-            others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
-            tables = sorted(each.name for each in path.iterdir() if each.suffix in FORMATS)
-            remedy = None
-            if tables:
-                remedy = f"of a file there: {command('init', path / tables[0])}"
-            elif others and (path / "train").is_dir() and not (path / "test").exists():
-                remedy = f"such as: mv {shlex.join([str(path / others[0]), str(path / 'test')])}"
-            raise refused(error, key="DATA", value=data, remedy=remedy) from None
-        found = _resized(source, error.needs[imagefolder.SIZE], "images of other sizes become this")
-        note = f"{error.reason.removeprefix('holds ')}; all become as the first"
-        return replace(found, notes=(note,))
-    if info.image and max(info.image[:2]) > _SIDE:
-        remark = "smaller than they are, to be ready soon"
-        return _resized(source, info.image[:2], remark)
+        error.value = data
+        remedy = _instead(path, error)
+        raise refused(error, key="DATA", value=data, remedy=remedy) from None
     return FirstData(source, {}, info)
+
+
+def _instead(path: Path, error: Refused) -> str | None:
+    """Return what to do about a folder that is refused, if its files tell."""
+    for images in tables_of_images(path):
+        names = [name for name in images.sample.columns if name != images.column]
+        if images.has_header and names:
+            return f"{images.table} names classes of images; {images.sorting(_target_in(names)[0])}"
+    if "source" in error.needs:
+        inner = os.path.relpath(error.needs["source"].removeprefix("file:"), path)
+        return command("init", path / inner)
+    others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
+    if tables := sorted(each.name for each in path.iterdir() if each.suffix in FORMATS):
+        return f"of a file there: {command('init', path / tables[0])}"
+    if others and (path / "train").is_dir() and not (path / "test").exists():
+        return f"such as: mv {shlex.join([str(path / others[0]), str(path / 'test')])}"
+    return None
 
 
 def _resized(source: str, size: Sequence[int], remark: str) -> FirstData:
@@ -208,10 +228,13 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     if not columns:
         raise UserError("there are no classes beside it", key="DATA", value=data)
     target = given.get(TARGET) if target is None else target
+    notes: tuple[str, ...] = ()
+    if images := named_images(path):
+        notes = _named(data, images, columns, target)
     if target is None:
-        names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
-        known = next((names[name] for name in TARGETS if name in names), None)
-        target, remark = known or columns[-1], "its name says so" if known else LAST
+        target, remark = _target_in(
+            [name for name in columns if not images or name != images.column]
+        )
     elif path.suffix not in TABLES:
         require_one_of(target, columns, "unknown array", key="--target")
     ignored = [name for name in unreadable if name != target]
@@ -247,7 +270,35 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         remarked["ignore"] = (ignored, "")
     why = "rows without a class are left out" if info.n_dropped else _SAME
     remarked |= {key: (value, why) for key, value in merged.items()}
-    return FirstData(source, remarked, info, columns=found)
+    return FirstData(source, remarked, info, columns=found, notes=notes)
+
+
+def _target_in(columns: Sequence[str]) -> tuple[str, str]:
+    """Return the column that is taken for the classes, and why."""
+    names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
+    known = next((names[name] for name in TARGETS if name in names), None)
+    return known or columns[-1], "its name says so" if known else LAST
+
+
+def _named(
+    data: str, images: NamedImages, columns: Sequence[str], target: str | None
+) -> tuple[str, ...]:
+    """Return the note on images that a table names; refuse one that says nothing else of them."""
+    place = f"names images in {shell_word(str(images.folder))}"
+    others = [name for name in columns if name != images.column]
+    if not images.has_header or not others or (target is not None and target not in others):
+        reason = f"its column {toml_value(images.column)} {place}"
+        if images.has_header:
+            reason, remedy = f"{reason}, and no other their classes", "add a column of classes"
+        else:
+            remedy = "write a line with the names of the columns above, such as: file,label"
+        raise UserError(reason, key="DATA", value=data, remedy=remedy)
+    target = target or _target_in(others)[0]
+    read = "images are read from a folder for each class"
+    if images.features(target):
+        return (f"{images.column}: {place}, which are not read; {read}: {images.sorting(target)}",)
+    reason = f"its column {images.column} {place}; {read}, not by a table"
+    raise UserError(reason, key="DATA", value=data, remedy=images.sorting(target))
 
 
 def _resolved(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
+_LOOKED_AT = 1000  # files of a folder
 _GRID = re.compile(r"^grid\[(\d+)\]")
 
 
@@ -259,6 +261,7 @@ def load_and_use(
 
 def _read(path: Path, settings: Sequence[str]) -> tuple[str, bytes]:
     """Return a sweep file's text and content, with settings applied."""
+    _require_no_data(path)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -276,6 +279,30 @@ def _read(path: Path, settings: Sequence[str]) -> tuple[str, bytes]:
         text = with_settings(text, settings)
         content = text.encode()
     return text, content
+
+
+def _require_no_data(path: Path) -> None:
+    """Refuse data or a program in place of a sweep file, and say which command writes one."""
+    if path.suffix == ".toml" or not path.exists():
+        return
+    from manyseed.jobs.datasets.imagefolder import ENDINGS  # not needed to read a good file
+    from manyseed.jobs.datasets.tablefile import FORMATS
+    from manyseed.orchestrator.grids.modelfile import PROGRAMS
+
+    images = () if path.is_file() or (path / "plan").exists() else path.glob("*/*")
+    if path.suffix.lower() in FORMATS:
+        what = "is a table" if path.suffix.lower() in checks.TABLES else "holds arrays"
+    elif path.is_file() and path.suffix in PROGRAMS:
+        what = "is a program"
+    elif any(file.suffix.lower() in ENDINGS for file in islice(images, _LOOKED_AT)):
+        what = "is a folder of images"
+    else:
+        return
+    data: list[object] = ["DATA", path] if what == "is a program" else [path]
+    out = Path(f"{path.absolute().stem}.toml")
+    written = out.exists() and meant([str(out)])
+    remedy = written or command("init", *data, "--out", out)
+    raise UserError(f"{what}, not a sweep file", file=path, remedy=remedy)
 
 
 def _parsed_table(text: str, path: Path) -> dict[str, Any]:

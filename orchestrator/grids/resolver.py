@@ -53,6 +53,7 @@ def needed(table: str, options: Mapping[str, Any], given: Container[str] = ()) -
     for option, value in options.items():
         if value is not None:
             step = "change in" if option in given else "add to"
+            step = "write in" if option == "source" else step
             yield f"{step} {table}: {option} = {toml_value(value)}"
         elif option == "snapshots":
             yield f"remove {option} from {table}: keep.members says what is kept of members"

@@ -5,7 +5,9 @@ A function that returns data is called, and a model of one's own is probed, as p
 
 from __future__ import annotations
 
+import re
 import textwrap
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +120,18 @@ def sweep_file(
     return "".join(f"{line}\n" for line in lines), told, not first.problem
 
 
+def exists_already(
+    out: Path, text: str, data: str, model: str | None, target: str | None
+) -> UserError:
+    """Return the error for a file that is there; the command writes `text` to one that is not."""
+    name = re.sub(r"-sweep(-\d+)?$", "", tomllib.loads(text)["name"])
+    files = (out.with_name(f"{name}{n}.toml") for n in ("", *(f"-{n}" for n in range(2, 1000))))
+    free = next(each for each in files if not each.exists())
+    given = [*([] if model is None else [model]), *([] if target is None else ["--target", target])]
+    remedy = f"name another file: {command('init', data, *given, '--out', free)}"
+    return UserError("exists already", file=out, remedy=remedy)
+
+
 def _printable(line: str) -> str:
     """Return a comment in one line, whatever names of columns and classes hold."""
     return "".join(letter if letter.isprintable() else " " for letter in line)
@@ -148,11 +162,18 @@ def _questions(data: FirstData) -> list[str]:
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
             asked.append(f"{name}: left out, as it {why}{of_rows}")
+        elif column.looks in LEFT_OUT and column.kind != "ignored":
+            asked.append(f"{name}: taken as a feature, but {LEFT_OUT[column.looks]}{_alone(data)}")
         elif column.looks == "few" and not column.tells:
             declared = f"categorical = [{toml_value(column.name)}]"
             shown = ", ".join(column.shown)
             asked.append(f"{name}: {shown} taken as numbers; if labels: {declared}")
     return asked
+
+
+def _alone(data: FirstData) -> str:
+    """Say it if there is one feature."""
+    return "; there is no other" if data.info.n_features == 1 else ""
 
 
 def _noted(data: FirstData) -> list[str]:

@@ -17,7 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 import manyseed
 from manyseed import Sweep, UserError
 from manyseed.orchestrator.cli import main
-from manyseed.orchestrator.errors import in_python
+from manyseed.orchestrator.errors import in_python, nearest
+from manyseed.orchestrator.submissions import profiles
 from tests.here import once
 
 GRID = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}
@@ -231,7 +232,9 @@ def test_an_unknown_keyword_is_answered_with_the_public_function(
         (lambda s: s.query(colums=["x"]), 'colums: .*\n  did you mean "columns"'),
         (lambda s: s.query(table=3), "table: must be text, not 3"),
         (lambda s: s.query(where=3), "where: must be text, not 3"),
-        (lambda s: s.query(columns="accuracy"), r'columns: must be a list.*\n  write \["accuracy'),
+        (lambda s: s.query(columns="acuracy"), r'columns = "acuracy": unknown column\n  did you'),
+        (lambda s: s.query(columns=3), "columns: must be text or a list, not 3"),
+        (lambda s: s.methods(metric="ece"), r'metric: must be a list.*\n  write \["ece"\]'),
         (lambda s: s.query(columns=[3]), r"columns\[0\]: must be text, not int"),
         (lambda s: s.query(by=["clf"]), 'by = "clf": unknown column'),
         (lambda s: s.query(others=3), "others: must be a list, not 3"),
@@ -262,10 +265,9 @@ def test_an_unknown_keyword_is_answered_with_the_public_function(
         (lambda s: s.plot(), r"Sweep.plot\(\) needs kind\n  call it as Sweep.plot\(kind\)"),
         (lambda s: s.plot.all(), r"Sweep.plot.all\(\) needs kind\n"),
         (
-            lambda s: s.runs(),
-            r"Sweep.runs\(\) needs dataset and classifier\n.*dataset, classifier\)",
+            lambda s: s.runs("digits"),
+            r"dataset, classifier: there are no such runs\n  name one: runs\(",
         ),
-        (lambda s: s.runs("digits"), r"Sweep.runs\(\) needs classifier\n.*\(dataset, classifier\)"),
         (lambda s: Sweep(), r"Sweep\(\) needs directory\n  call it as Sweep\(directory\)"),
         (lambda s: Sweep.of(), r"Sweep.of\(\) needs estimator, X and y\n"),
         (
@@ -284,6 +286,52 @@ def test_an_unknown_keyword_is_answered_with_the_public_function(
 )
 def test_wrong_calls(call: Callable[[Sweep], object], message: str, analysed: Sweep) -> None:
     assert re.match(message, refusal(lambda: call(analysed)), re.DOTALL)
+
+
+def test_names_may_be_one_text_and_the_only_cell_needs_no_name(analysed: Sweep) -> None:
+    asked = {"by": "classifier", "columns": "accuracy_mean", "agg": "max"}
+    listed = analysed.query(**{key: [name] for key, name in asked.items()})
+    assert analysed.query(**asked).equals(listed)
+    assert analysed.query(by=True).equals(analysed.query(by=("dataset", "classifier")))
+    dataset, classifier = analysed.query(columns=["dataset", "classifier"]).row(0)
+    named = analysed.runs(dataset, classifier).sizes
+    for runs in (analysed.runs(), analysed.runs(classifier=classifier), analysed.runs(dataset)):
+        assert runs.sizes == named
+
+
+def test_several_cells_are_named_as_calls(tmp_path: Path) -> None:
+    grid = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd", "xgb"]}
+    sweep = Sweep.plan({**SWEEP, "grid": [grid]}, tmp_path / "two")
+    told = 'runs("sklearn:wine", "lr-sgd"), runs("sklearn:wine", "xgb")'
+    there = "dataset, classifier: there are several: which?"
+    assert refusal(sweep.runs) == f"{there}\n  name one: {told}"
+
+
+def test_who_has_no_profile_on_a_machine_that_submits_is_told_how_to_train_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr(profiles, "own_names", list)
+    monkeypatch.setattr(profiles, "available", lambda: True)
+    sweep = Sweep.plan(SWEEP, tmp_path / "sweep")
+    told = refusal(sweep.submit)
+    assert told.startswith("cluster: this machine submits jobs")
+    assert '\n  to train on this machine all the same: cluster="local"' in told
+    model = LogisticRegression()
+    of = tmp_path / "of"
+    assert refusal(lambda: Sweep.of(model, SCORES[0], Y, runs=2, directory=of)) == told
+    assert not of.exists()
+
+
+@pytest.mark.parametrize("name", ["name", "id", "filename", "path", "image_name", "file"])
+def test_what_points_are_called_elsewhere_is_the_column_that_names_them(name: str) -> None:
+    for columns, near in (
+        (["dataset", "augment", "index", "file", "row"], "file"),
+        (["dataset", "augment", "index", "row_id"], "row_id"),
+        (["dataset", "augment", "index"], "index"),
+    ):
+        assert name in columns or nearest(name, columns).startswith(f'did you mean "{near}"? ')
+    assert "index" not in nearest("name", ["dataset", "augment"])
 
 
 def test_the_command_names_its_options(

@@ -274,6 +274,61 @@ def test_who_has_no_profile_on_a_machine_that_submits_is_told_to_make_one(
         assert comments == [line.partition(": ")[2] for line in [look, *following]]
 
 
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["measured.csv"], "measured.csv --out measured.toml"),
+        (
+            ["measured.csv", "lr-sgd", "--target", "site"],
+            "measured.csv lr-sgd --target site --out measured.toml",
+        ),
+        (["measured.csv", "--out", "my file.toml"], "measured.csv --out my-file.toml"),
+        (["measured.csv", "--out", "in/a.toml"], "measured.csv --out in/a-2.toml"),
+        (["sklearn:wine", "lr-sgd"], "sklearn:wine lr-sgd --out wine.toml"),
+    ],
+)
+def test_a_second_file_is_named_in_the_command(here: Path, words: list[str], again: str) -> None:
+    (here / "measured").mkdir()
+    (here / "in").mkdir()
+    for name in ("sweep.toml", "my file.toml", "in/a.toml"):
+        (here / name).touch()
+    code, said = inside("init", *words)
+    assert code == 2
+    assert f"exists already\n  name another file: manyseed init {again}\n" in said
+    code, said = inside("init", *shlex.split(again))
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "measured.csv",
+            "is a table, not a sweep file\n  manyseed init measured.csv --out measured.toml",
+        ),
+        ("there.tsv", 'is a table, not a sweep file\n  did you mean "there.toml"?'),
+        ("X.npz", "holds arrays, not a sweep file\n  manyseed init X.npz --out X.toml"),
+        ("a.zarr", "holds arrays, not a sweep file\n  manyseed init a.zarr --out a.toml"),
+        ("pets", "is a folder of images, not a sweep file\n  manyseed init pets --out pets.toml"),
+        (
+            "mytrain.py",
+            "is a program, not a sweep file\n  manyseed init DATA mytrain.py --out mytrain.toml",
+        ),
+        ("other", "cannot read the sweep file: Is a directory"),
+    ],
+)
+def test_data_in_place_of_a_sweep_file_are_told_what_writes_one(
+    here: Path, verb: str, name: str, told: str
+) -> None:
+    for folder in ("a.zarr", "pets/cat", "other/plan"):
+        (here / folder).mkdir(parents=True)
+    for file in ("there.tsv", "there.toml", "X.npz", "pets/cat/1.png", "other/plan/1.png"):
+        (here / file).touch()
+    code, said = inside(verb, name)
+    assert (code, f"{name}: {told}" in said) == (2, True), said
+
+
 def test_data_that_cannot_be_read_are_told_before_a_file_that_is_there(here: Path) -> None:
     written("measured.csv")
     (here / "empty.csv").touch()

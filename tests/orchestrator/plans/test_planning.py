@@ -139,7 +139,19 @@ def test_what_is_renamed_keeps_the_names_that_it_was_planned_with(sweep):
     ("old", "new", "told"),
     [
         ("seed    = 5", "seed    = 6", ["4 of the sweep's 4 cells", "seed: 5 → 6"]),
-        ("runs    = 3", "runs    = 2", ["2 repeats × 3 runs", "asks for 2 × 2"]),
+        (
+            "runs    = 3",
+            "runs    = 2",
+            ["2 repeats × 3 runs", "asks for 2 × 2", "write repeats = 2 and runs = 3: what it"],
+        ),
+        (
+            "repeats = 2\nruns    = 3",
+            "repeats = 4\nruns    = 2",
+            [
+                "asks for 4 × 2",
+                "\n  write repeats = 4 and runs = 3: 24 further runs\n  a plan only",
+            ],
+        ),
         ("repeats = 2", "repeats = 1", ["2 repeats × 3 runs", "asks for 1 × 3"]),
         ('["lr-sgd", "xgb"]', '["xgb"]', ["2 of the sweep's 4 cells", "no grid of the file"]),
         ('er"\n', 'er"\ntest = 0.5\n', ["dataset.test: 0.25 → 0.5"]),
@@ -155,6 +167,17 @@ def test_what_would_change_existing_runs_is_refused_with_the_difference(sweep, o
     for part in [*told, "a plan only grows"]:
         assert part in str(error.value)
     assert tree(directory) == before
+
+
+def test_the_lines_that_a_refused_plan_is_told_add_as_many_runs_as_it_says(sweep):
+    file, directory = sweep
+    other = SMALL.replace('["lr-sgd", "xgb"]', '["lr-sgd", "xgb", "mlp"]')
+    file.write_text(other.replace("repeats = 2\nruns    = 3", "repeats = 1\nruns    = 5"))
+    with pytest.raises(UserError) as error:
+        plan_sweep(file, directory)
+    told = re.search(r"(repeats = \d+) and (runs = \d+): (\d+) further", str(error.value))
+    change = plan_change(file, directory, [one.replace(" ", "") for one in told.groups()[:2]])
+    assert int(told[3]) == change.summary()["runs"] - 4 * 2 * 3 == 6 * 2 * 5 - 4 * 2 * 3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""A plan only grows: what a file no longer asks for, or asks for in another way, is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.errors import UserError, toml_key, toml_value
+from manyseed.orchestrator.plans.code import DIGESTS
+from manyseed.orchestrator.plans.plan import Plan
+
+_RUNS = pl.col("repeats").cast(pl.Int64) * pl.col("runs").cast(pl.Int64)
+"""A cell's runs."""
+
+
+def check_kept(
+    before: Plan, asked: pl.DataFrame, sources: Mapping[str, str | None], file: Path
+) -> None:
+    """Refuse a file that no longer asks for runs that the plan holds."""
+    held = before.cells.join(before.extents, on="cell").sort("cell")
+    now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
+    lost = held.join(now, on="cell_id", how="left", maintain_order="left").filter(
+        pl.col("repeats_now").is_null()
+        | (pl.col("repeats_now") < pl.col("repeats"))
+        | (pl.col("runs_now") < pl.col("runs"))
+    )
+    if lost.is_empty():
+        return
+    row = lost.row(0, named=True)
+    names = ", ".join(
+        f"{axis} = {toml_value(row[axis])}"
+        for axis in AXES
+        if row[axis] not in ("none", "default", 1.0)
+    )
+    wanted = f"{row['repeats_now']} × {row['runs_now']}"
+    difference = seeds = ""
+    grown = _grown(before, asked, lost)
+    if row["repeats_now"] is None:
+        wanted, difference = "none", f"\n  {_difference(lost.head(1), asked)}"
+        seeds = _seeds_before(lost.head(1), asked)
+        _require_same_files(lost.head(1), asked, sources, file)
+    raise UserError(
+        f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
+        f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
+        f"{wanted}{difference}",
+        file=file,
+        remedy=f"{grown}a plan only grows: keep what it holds{seeds}, take cells out with "
+        "manyseed plan --drop, or plan into another directory with --out",
+    )
+
+
+def _grown(before: Plan, asked: pl.DataFrame, lost: pl.DataFrame) -> str:
+    """Return the lines that keep what is held and add what is asked for, if they are the same."""
+    most = [pl.max_horizontal(key, f"{key}_now").alias(key) for key in ("repeats", "runs")]
+    lines = lost.select("repeats_now", "runs_now", *most).unique()
+    if lines.height != 1 or lost["repeats_now"].has_nulls():
+        return ""
+    repeats_now, runs_now, repeats, runs = lines.row(0)
+    held = before.cells.join(before.extents, on="cell").select("cell_id", "repeats", "runs")
+    now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
+    is_told = (pl.col("repeats_now") == repeats_now) & (pl.col("runs_now") == runs_now)
+    told = pl.when(is_told)
+    now = now.with_columns(
+        repeats_now=told.then(repeats).otherwise("repeats_now"),
+        runs_now=told.then(runs).otherwise("runs_now"),
+    ).join(held, on="cell_id", how="left")
+    further = int(now.select(most).select(_RUNS).sum().item())
+    further -= int(held.select(_RUNS).sum().item())
+    more = f"{further:,} further run{'s' * (further != 1)}" if further else "what it holds"
+    return f"write repeats = {repeats} and runs = {runs}: {more}\n  "
+
+
+def _require_same_files(
+    cell: pl.DataFrame, asked: pl.DataFrame, sources: Mapping[str, str | None], file: Path
+) -> None:
+    """Refuse a cell whose dataset's files differ from those that were planned."""
+    before, *now = (
+        json.loads(text)["dataset"]
+        for frame in (cell, asked.join(cell, on=list(AXES), how="semi"))
+        for text in frame["canonical"].head(1)
+    )
+    if now and any(before.get(key) != now[0].get(key) for key in DIGESTS):
+        name = cell["dataset"][0]
+        path = (sources.get(name) or "").removeprefix("file:")
+        changed = "has changed since it was planned"
+        raise UserError(
+            f"{path} {changed}, or is another file" if path else f"what it returns {changed}",
+            file=file,
+            key=f"dataset.{toml_key(name)}",
+            remedy="restore what was planned, or plan what it holds now into another directory "
+            "with --out; manyseed resume trains the rest on the prepared copy of what was planned",
+        )
+
+
+def _difference(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
+    """Say how the file's cell with the same levels differs."""
+    same = asked.join(cell, on=list(AXES), how="semi")
+    if same.is_empty():
+        return "no grid of the file has that combination"
+    before, now = (json.loads(frame["canonical"][0]) for frame in (cell, same))
+    return "the same combination now differs in " + "; ".join(_changes(before, now))
+
+
+def _seeds_before(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
+    """Say how to keep a cell whose estimator has got seeds since: its code was probed again."""
+    before, *now = (
+        json.loads(text)["classifier"].get("seeds", {})
+        for frame in (cell, asked.join(cell, on=list(AXES), how="semi"))
+        for text in frame["canonical"].head(1)
+    )
+    if not now or before == now[0] or not before.keys() <= now[0].keys():
+        return ""
+    table = f"[classifier.{toml_key(cell['classifier'][0])}]"
+    return f" (seeds = {toml_value(before) if before else '{}'} in {table} keeps these cells)"
+
+
+def _changes(before: Any, now: Any, key: str = "") -> list[str]:
+    """Return the values that differ, each with its key in the description."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return [] if before == now else [f"{key}: {toml_value(before)} → {toml_value(now)}"]
+    return [
+        change
+        for name in sorted(before | now)
+        for change in _changes(before.get(name), now.get(name), f"{key}.{name}".lstrip("."))
+    ]

@@ -134,6 +134,22 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == told
 
 
+def test_logs_of_a_task_count_what_earlier_attempts_did(sweep: Sweep, attempt: Path) -> None:
+    last = Attempt.read(attempt)
+    total, earlier = last.runs, attempt.with_name("0000-1")
+    earlier.mkdir()
+    first = replace(last, started=last.started - 1, done={"0": total - 9}, pending=9)
+    replace(first, state="interrupted").write(earlier)
+    again = replace(last, state="broken", done={}, pending=9)
+    told = f"The task broke: {total - 9} of {total} runs done (0 in its last attempt), 9 left."
+    for begun in (first, replace(first, done={"0": 1}, pending=total - 1)):
+        replace(begun, state="running").write(earlier)  # killed; its report may be old
+        again.write(attempt)
+        assert ending(sweep.paths, "1/0") == told
+    replace(again, failed={"0": 2}).write(attempt)
+    assert f": {total - 11} of {total} runs done (0 in" in ending(sweep.paths, "1/0")
+
+
 def test_logs_without_a_task_are_those_of_the_last_one(sweep: Sweep, attempt: Path) -> None:
     code, of_task = inside("logs", sweep.directory, "1/0")
     others = f"Also: manyseed logs {sweep.directory} with another task, a run, or --failed\n"

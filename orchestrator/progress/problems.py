@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,8 @@ from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.states import to_start
 
 _SHOWN = 3
+_LOG_BYTES = 20_000
+_OF_SCRIPT = re.compile(r"\S*(?:slurm_script|\.sh): line \d+: (.*)")
 
 
 Behind = list[tuple[Submission, list[TaskState]]]
@@ -101,7 +104,8 @@ def problems(
 ) -> Iterator[str]:
     """Yield a sentence for each problem of a sweep; arguments as those of `behind`."""
     yield from map(_foreign, state.foreign)
-    yield from _of_tasks(paths, listed, tasks, left_behind)
+    is_unfinished = bool(state.counts["missing"] or state.counts["failed"])
+    yield from _of_tasks(paths, listed, tasks, left_behind, is_unfinished=is_unfinished)
     yield from (f"{file} is lost: restore it" for file in lost_files(paths))
     yield from _lost_groups(paths, state.plan)
     yield from _since_sealed(paths, state.counts)
@@ -137,6 +141,8 @@ def _of_tasks(
     listed: Sequence[Submission],
     tasks: Sequence[Sequence[TaskState]],
     left_behind: Behind,
+    *,
+    is_unfinished: bool,
 ) -> Iterator[str]:
     """Yield problems of the last submission and of those still alive, with remedies.
 
@@ -171,6 +177,8 @@ def _of_tasks(
         if counts[state]:
             yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
     yield from _before_training(paths, last, tasks[-1])
+    if is_unfinished:
+        yield from _of_setup(paths, last, tasks[-1])
     for submission, left in left_behind:
         if submission is not last:
             yield from _before_training(paths, submission, left)
@@ -201,17 +209,35 @@ def _before_training(
     ended = [*filter(_never_began, tasks)]
     if not ended:
         return
-    job, printed = ended[0].job_id, ""
-    with suppress(OSError):
-        lines = read_end(submission.files.printed_errors(job), 4000).splitlines()
-        lines = ["".join(filter(str.isprintable, line)).strip() for line in lines]
-        printed = next(filter(None, reversed(lines)), "")
+    job = ended[0].job_id
+    setup, last = _printed(submission, ended[0])
+    printed = " … ".join(dict.fromkeys(filter(None, (setup, last))))
     told = f": {printed}" if printed else ""
     yield (
         f"{_tasks(len(ended))} stopped by an error before training{told}; "
         f"see setup, modules and python in {submission.intent.profile or 'the profile'}, and "
         f"{command('logs', paths.directory, job)}; correct it, then: {training(paths, 'resume')}"
     )
+
+
+def _printed(submission: Submission, task: TaskState) -> tuple[str, str]:
+    """Return what Bash said of the script of a task's job, the first time, and its last line."""
+    with suppress(OSError, ManyseedError):
+        name = submission.job_name(task.number, task.job_id)
+        text = read_end(submission.files.printed_errors(name), _LOG_BYTES)
+        lines = ["".join(filter(str.isprintable, line)).strip() for line in text.splitlines()]
+        found = (match[1] for line in lines if (match := _OF_SCRIPT.match(line)))
+        return next(found, ""), next(filter(None, reversed(lines)), "")
+    return "", ""
+
+
+def _of_setup(paths: SweepPaths, submission: Submission, tasks: Sequence[TaskState]) -> list[str]:
+    """Say what failed in the setup of a job whose task began all the same."""
+    begun = next((task for task in tasks if task.attempts and task.job_id), None)
+    if begun is None or not (said := _printed(submission, begun)[0]):
+        return []
+    shown = command("logs", paths.directory, begun.job_id)
+    return [f"a line of setup failed in job {begun.job_id}, which went on: {said}; {shown}"]
 
 
 def set_aside(

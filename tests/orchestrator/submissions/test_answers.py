@@ -231,6 +231,19 @@ def test_what_ends_before_python_starts_is_told_with_its_last_line(
     assert f"manyseed logs {sweep.directory} 1_0" in told
 
 
+def test_a_line_of_setup_that_failed_is_told_while_runs_are_missing(lab: Lab, sweep: Sweep) -> None:
+    """Bash goes on after it, perhaps with another Python."""
+    lab.states = {f"1_{n}": "FAILED" for n in range(RUNS)}
+    logs = next(iter(sweep.directory.rglob("*.sh"))).parent
+    lines = "/d/slurm_script: line 9: /no/activate: No such file\nsrun: error: n1: code 1\n"
+    (logs / "1_0_0_log.err").write_text(lines)
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert "before training: /no/activate: No such file … srun: error: n1: code 1; see" in told
+    broke(sweep, 1, 0, "this Python has no torch")
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert "a line of setup failed in job 1_0, which went on: /no/activate: No such file;" in told
+
+
 def test_logs_of_what_ended_before_training_say_so(
     lab: Lab, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

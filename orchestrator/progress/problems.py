@@ -12,7 +12,7 @@ from typing import Literal
 import polars as pl
 
 from manyseed.orchestrator.disk.placing import read_end
-from manyseed.orchestrator.errors import ManyseedError, StoreError, command
+from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
@@ -24,6 +24,7 @@ from manyseed.orchestrator.submissions.submission import (
     TaskState,
     lost_failures,
     lost_files,
+    tasks_of,
     training,
 )
 from manyseed.orchestrator.survey import Survey
@@ -81,6 +82,24 @@ def _among(runs: pl.DataFrame, files: Iterable[Path], how: Literal["semi", "anti
     return runs if how == "anti" else runs.clear()
 
 
+def in_hand(state: Survey, listed: Sequence[Submission]) -> int:
+    """Return how many of the missing runs have tasks of these submissions that are alive."""
+    if not listed:
+        return 0
+    try:
+        tasks = tasks_of(listed)
+    except UnavailableError:
+        tasks = tasks_of(listed, ask=False)
+    alive = [
+        one.files.task(task.number)
+        for one, states in zip(listed, tasks, strict=True)
+        for task in states
+        if task.is_alive
+    ]
+    missing = state.with_state("missing").select("group", "row")
+    return len(missing) - len(_among(missing, alive, "anti"))
+
+
 def to_change(left_behind: Behind) -> str:
     """Return what must change before missing runs can be trained, to precede the command.
 
@@ -110,6 +129,13 @@ def problems(
     yield from _lost_groups(paths, state.plan)
     yield from _since_sealed(paths, state.counts)
     yield from lost_failures(listed) if state.counts["missing"] else []
+    if state.unpublished and not any(task.is_alive for states in tasks for task in states):
+        finished = state.counts["done"] + state.counts["copy"]
+        yield (
+            f"{state.unpublished:,} of {finished:,} finished runs are in journals alone, which "
+            f"Zarr readers do not see: {command('verify', paths.directory, '--compact')} "
+            "(analyze does so, too)"
+        )
 
 
 def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:

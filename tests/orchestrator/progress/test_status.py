@@ -15,7 +15,10 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.cli.status import _failures
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.progress import status as module
 from manyseed.orchestrator.progress.logs import ending, logs
+from manyseed.orchestrator.submissions.submission import TaskState
+from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Attempt, Failure, add_failures
 from manyseed.slurm import local
@@ -44,6 +47,20 @@ def test_a_damaged_file_of_any_submission_is_named(sweep: Sweep) -> None:
     file.write_bytes(b"")
     (told,) = sweep.status()["problems"]
     assert str(file) in told
+
+
+def test_runs_in_journals_alone_are_counted_once_nothing_trains(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that broke on a full disk publishes nothing."""
+    kept = survey(sweep.paths)
+    monkeypatch.setattr(module, "survey", lambda paths: replace(kept, unpublished=16))
+    done = kept.counts["done"] + kept.counts["copy"]
+    told = f"16 of {done} finished runs are in journals alone, which Zarr readers do not see: "
+    (said,) = sweep.status()["problems"]
+    assert said.startswith(f"{told}manyseed verify {sweep.directory} --compact")
+    monkeypatch.setattr(module, "tasks_of", lambda listed, **_: [[TaskState(0, "running")]])
+    assert sweep.status()["problems"] == []
 
 
 def test_a_restart_after_an_attempt_without_a_report_is_told(sweep: Sweep, attempt: Path) -> None:

@@ -284,7 +284,11 @@ def test_why_earlier_submissions_broke_is_told_while_their_runs_are_missing(
     reason = f"the walltime ended 3 attempts of this task in a row, and none: {MORE_TIME}"
     lab.states = {f"1_{n}": "RUNNING" for n in range(RUNS)} | {"1_0": "COMPLETED"}
     broke(sweep, 1, 0, "the disk is full")
-    assert command("resume", sweep.directory).returncode == 0
+    resumed = command("resume", sweep.directory)
+    more = f"{RUNS - 1} more are waiting or being trained."
+    assert f"Submitted 1 run to lab: 1 cpu task of 1 process. {more}" in " ".join(
+        resumed.stdout.split()
+    )
     assert [n for _, n in lab.arrays] == [RUNS, 1]
     for number in range(1, RUNS):
         broke(sweep, 1, number, reason)

@@ -433,9 +433,10 @@ class RunsError(ManyseedError):
     exit_code = 1
 
 
+_PERMIT = "give permission"
 _WAYS_OUT = {
     "make room, then try again": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-    "give permission, then try again": (errno.EACCES, errno.EPERM, errno.EROFS),
+    f"{_PERMIT}, then try again": (errno.EACCES, errno.EPERM, errno.EROFS),
     "allow more open files, ulimit -n, then try again": (errno.EMFILE, errno.ENFILE),
     "check what is there, then try again": (
         *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
@@ -444,12 +445,25 @@ _WAYS_OUT = {
 }
 
 
-def way_out(error: OSError) -> str:
-    """Return what to do about an error of the file system: only a full disk needs room."""
+def way_out(error: OSError, path: Path | None = None) -> str:
+    """Return what to do about an error of the file system: only a full disk needs room.
+
+    `path`: where it happened, unless the error tells it. A sweep that may only be read is copied.
+    """
     for way, numbers in _WAYS_OUT.items():
         if error.errno in numbers:
-            return way
+            sweep = way.startswith(_PERMIT) and _sweep_around(path or error.filename)
+            copy = f"cp -r {shlex.quote(str(sweep))} COPY, then the same command with COPY"
+            return f"work on a copy: {copy}; or {way}" if sweep else way
     return "try again; if it recurs, the disk or its connection fails"
+
+
+def _sweep_around(path: object) -> Path | None:
+    """Return the sweep directory that a path is in, if it is in one."""
+    if not isinstance(path, str | Path):
+        return None
+    place = Path(path)
+    return next((up for up in (place, *place.parents) if (up / "sweep.toml").is_file()), None)
 
 
 def first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from manyseed.jobs.checks import paths_near
-from manyseed.orchestrator.errors import DamagedFile, UserError, command, meant
+from manyseed.orchestrator.errors import RESTORE, DamagedFile, UserError, command, meant
 
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 """Suffixes of names below ``tasks/journals`` and ``tasks/leases``."""
@@ -264,7 +264,9 @@ def open_sweep(directory: Path) -> SweepPaths:
         remedy = f"{near} Else {make}" if near else make
         raise UserError("there is no such directory", file=directory, remedy=remedy)
     if paths.lost == paths.sweep_file:
-        raise DamagedFile(paths.sweep_file, "is absent")
+        again = command("plan", "SWEEP.toml", "--out", directory)
+        remedy = f"{RESTORE}, or plan the file that it was a copy of: {again}"
+        raise DamagedFile(paths.sweep_file, "is absent", remedy)
     # whoever reads a plan without cells says that they are absent; a repair rebuilds them
     if not paths.is_sweep and paths.lost != paths.cells:
         if directory.suffix != ".toml":

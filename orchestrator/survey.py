@@ -37,7 +37,8 @@ class Survey:
 
     `states`: the state of each row (row,), by group. `failures`: the latest failure of each (group,
     row) that is failed. `duplicates`: number of fits that were trained more than once. `foreign`:
-    journals of other sweeps, which do not count.
+    journals of other sweeps, which do not count. `unpublished`: number of finished runs that only
+    journals hold.
     """
 
     plan: Plan
@@ -45,6 +46,7 @@ class Survey:
     failures: Mapping[tuple[int, int], Failure]
     duplicates: int
     foreign: tuple[Path, ...] = ()
+    unpublished: int = 0
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -95,6 +97,7 @@ def survey(paths: SweepPaths) -> Survey:
     lengths = dict(plan.groups.select("group", "length").iter_rows())
     states: dict[int, NDArray[np.uint8]] = {}
     opened: list[Group] = []
+    unpublished = 0
     for spec in groups.specs:
         state = np.zeros(lengths.get(spec.number, 0), dtype=np.uint8)
         if (group := find_group(paths.store, spec)) is not None:
@@ -102,7 +105,9 @@ def survey(paths: SweepPaths) -> Survey:
             require_statuses(group, index.rows(spec.number))
             stored = statuses(group)[: len(state)]
             state[: len(stored)] = stored
+        published = np.count_nonzero(state)
         _finish_from_journals(state, spec.number, index, plan)
+        unpublished += int(np.count_nonzero(state) - published)
         states[spec.number] = state
     failed = {
         (failure.group, failure.row): failure
@@ -113,7 +118,7 @@ def survey(paths: SweepPaths) -> Survey:
     for number, row in failed:
         states[number][row] = FAILED
     foreign = tuple(paths.journals / name for name in index.foreign)
-    return Survey(plan, states, failed, count_retrained(opened, index), foreign)
+    return Survey(plan, states, failed, count_retrained(opened, index), foreign, unpublished)
 
 
 def _finish_from_journals(

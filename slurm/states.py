@@ -174,6 +174,14 @@ class JobState:
         return self.state == "pending" and is_marked
 
     @property
+    def exit_status(self) -> str:
+        """Its exit code, or the signal that ended it, in words; empty if it is 0 or unknown."""
+        code, _, number = self.exit_code.partition(":")
+        if code.strip("0"):
+            return f"exit code {code}"
+        return f"signal {number}" if number.strip("0") else ""
+
+    @property
     def submission(self) -> str:
         """The submission's name; empty if unknown."""
         return self.name.rpartition(".")[0]

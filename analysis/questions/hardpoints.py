@@ -79,6 +79,8 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         f"{row['flipping']:,} of {row['points']:,} of {row['classifier']} on {row['dataset']}"
         for row in found.iter_rows(named=True)
     ]
+    what = "classifier" if found["dataset"].n_unique() == 1 else "group"
+    what = "dataset" if found["classifier"].n_unique() == 1 else what
     several = labels.drop_nulls("flips").filter(pl.col("flips") > 0)
     rows = several.sort(["flips", "margin"], descending=[True, False]).head(limit)
     evidence = " ".join(
@@ -90,7 +92,11 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         for row in found.head(limit).iter_rows(named=True)
     )
     yield Answer(
-        first_ones(of, lambda names: f"Points that change class between runs: {names}."),
+        first_ones(
+            of,
+            lambda names: f"Points that change class between runs: {names}.",
+            what=what,
+        ),
         details=_listed(rows, "flips", several.height),
         rows=rows.to_dicts(),
         evidence=evidence,

@@ -79,12 +79,21 @@ def shortest(texts: Iterable[str]) -> str:
 
 
 def first_ones(
-    names: Sequence[str], text: Callable[[str], str], between: str = ", ", most: int | None = None
+    names: Sequence[str],
+    text: Callable[[str], str],
+    between: str = ", ",
+    most: int | None = None,
+    what: str = "",
 ) -> str:
-    """Return the text of as many names as it has room for, with the number of those left out."""
+    """Return the text of as many names as it has room for, with the number of those left out.
+
+    `what`: what one of the names stands for, where they do not tell it.
+    """
 
     def some(number: int) -> str:
-        left = f" and {len(names) - number:,} more" if number < len(names) else ""
+        n = len(names) - number
+        said = f" {what}{'s' * (n > 1)}" if what else ""
+        left = f" and {n:,} more{said}" if n else ""
         return text(between.join(names[:number]) + left)
 
     return shortest(some(number) for number in range(min(len(names), most or len(names)), 0, -1))

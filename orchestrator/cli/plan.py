@@ -40,8 +40,9 @@ from manyseed.orchestrator.cli.output import (
     say_notes,
     size,
 )
-from manyseed.orchestrator.errors import DamagedFile, UserError, refused
+from manyseed.orchestrator.errors import DamagedFile, UserError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
@@ -220,8 +221,8 @@ def plan(
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
     following = _next(change, planned, paths, ["--other-recipe"] * other_recipe, cluster)
-    if following[0] == "submit" and "--cluster" not in following:
-        _say_without_profile(paths)
+    if following[0] == "submit" and "--cluster" not in following and _lacks_profile(paths):
+        _say_without_profile(paths.directory)
     say_next("Next", *following)
 
 
@@ -312,11 +313,11 @@ def _taking(one: Placement) -> str:
     )
 
 
-def _say_without_profile(paths: SweepPaths) -> None:
-    """Say to make a profile first if nothing says to what a command would submit."""
-    if _lacks_profile(paths):
-        say_next("First", "cluster", "init")
-        say_next("What it says", "docs", "cluster")
+def _say_without_profile(directory: Path) -> None:
+    """Say to make a profile first, or how to train here."""
+    here = f"to train on this machine: {command('submit', directory, '--cluster', LOCAL)}"
+    first = f"{command('cluster', 'init')} (what it says: {command('docs', 'cluster')})"
+    console.print(f"First: {first}; or, {here}", soft_wrap=True)
 
 
 def _lacks_profile(paths: SweepPaths | None = None) -> bool:

@@ -273,6 +273,8 @@ def _say_submitted(
     if submission is None:
         _say_nothing_to_submit(sweep, failed)
         return
+    from manyseed.orchestrator.progress.problems import in_hand
+
     intent = submission.intent
     say_gpu(submission)
     where = counted(intent.workers, "local process")
@@ -284,7 +286,9 @@ def _say_submitted(
         for node, reason in intent.excluded.items():
             say(f"Excluded {node}: {reason}")
     say_kept(sweep, before, failed=failed)
-    say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
+    others = in_hand(before, [one for one in sweep.submissions() if one != submission])
+    more = f" {others:,} more are waiting or being trained." if others else ""
+    say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.{more}")
     if not watch:
         say_next("Watch", "status", sweep.directory, "--watch")
 

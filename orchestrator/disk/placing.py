@@ -38,7 +38,7 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailable(
             f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
-            f"lost: {way_out(error)}"
+            f"lost: {way_out(error, path)}"
         ) from error
 
 

@@ -24,7 +24,7 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked, read_record, write_json
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import RESTORE, DamagedFile, UserError
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -297,6 +297,17 @@ class Change:
                 ).to_dicts()
             ],
         }
+
+
+def restoring(paths: SweepPaths, change: Change) -> Change:
+    """Return the change; refuse it where the sweep's own file is lost and this is another one."""
+    asked = change.expansion.cells.select("cell_id", "repeats", "runs").sort("cell_id")
+    planned = change.before.all_cells.join(change.before.extents, on="cell")
+    planned = planned.select("cell_id", "repeats", "runs").sort("cell_id")
+    if paths.lost == paths.sweep_file and asked.rows() != planned.rows():
+        remedy = f"{RESTORE}; the file that was given asks for other cells or runs than are planned"
+        raise DamagedFile(paths.sweep_file, "is absent", remedy)
+    return change
 
 
 def _is_probed(table: Any) -> bool:

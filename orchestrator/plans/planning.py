@@ -37,7 +37,7 @@ from manyseed.orchestrator.grids.loading import load_and_use, load_sweep_file
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.change import Change, warn_of_estimator
+from manyseed.orchestrator.plans.change import Change, restoring, warn_of_estimator
 from manyseed.orchestrator.plans.code import (
     fetch_datasets,
     own_code,
@@ -71,12 +71,12 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
     asked = load_and_use(sweep_file, settings, lambda sweep: expand(sweep, sweep_file, own))
-    if paths.is_sweep:
+    if paths.cells.is_file():
         before, groups = Plan.read(paths), Groups.read(paths)
     else:
         _check_free(directory)
         before, groups = Plan.empty(), Groups()
-    return _change(sweep_file, paths, asked, before, groups, own)
+    return restoring(paths, _change(sweep_file, paths, asked, before, groups, own))
 
 
 def planned_again(paths: SweepPaths, before: Plan, groups: Groups) -> Change:
@@ -126,7 +126,7 @@ def plan_sweep(
     """
     paths = SweepPaths(directory)
     try:
-        if paths.is_sweep:
+        if paths.cells.is_file():
             with locked(paths.lock, "planning") as lease:
                 change = _ready(sweep_file, directory, settings, require)
                 _write(paths, change, lease.check)

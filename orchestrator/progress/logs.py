@@ -34,7 +34,7 @@ from manyseed.orchestrator.tasks.attempts import (
     read_failures,
     valid_failures,
 )
-from manyseed.orchestrator.tasks.intent import FAILURES, LOG, SubmissionPaths
+from manyseed.orchestrator.tasks.intent import FAILURES, LOCAL, LOG, SubmissionPaths
 from manyseed.orchestrator.tasks.task import held_rows
 from manyseed.slurm.local import LocalJob
 
@@ -182,13 +182,41 @@ def ending(paths: SweepPaths, what: str) -> str:
     asked = ", and its submission was asked to stop" if submission.files.stop.exists() else ""
     attempts = submission.attempts(task)
     if not attempts:
-        return f"The task has not begun{asked}."
+        return _unstarted(paths, submission, task) or f"The task has not begun{asked}."
     last = attempts[-1]
     if last.state not in _HOW:
         return ""
     left = f", {last.pending:,} left" if last.pending else ""
-    runs = f": {last.n_done:,} of {counted(last.runs, 'run')} done{left}" if last.runs else ""
+    done, here = sum(attempt.n_done for attempt in attempts), ""
+    if len(attempts) > 1:
+        if not submission.skipped_cells:  # the report of one that was killed may be old
+            failed = sum(attempt.n_failed for attempt in attempts)
+            done = max(done, last.runs - last.pending - last.set_aside - failed)
+        here = f" ({last.n_done:,} in its last attempt)"
+    runs = f": {done:,} of {counted(last.runs, 'run')} done{here}{left}" if last.runs else ""
     return f"The task {_HOW[last.state]}{runs}."
+
+
+def _unstarted(paths: SweepPaths, submission: Submission, number: int) -> str:
+    """Say how a task's job ended before the task could report anything; empty if it did not."""
+    if submission.cluster == LOCAL:
+        return ""
+    try:
+        (tasks,) = tasks_of([submission])
+    except UnavailableError:
+        (tasks,) = tasks_of([submission], ask=False)
+    (task,) = (task for task in tasks if task.number == number)
+    if task.is_alive or task.state not in _ENDED:
+        return ""
+    note = f" ({task.note})" if task.note not in ("", "None") else ""
+    printed = "" if any(_of_task(submission, number)) else "; it printed nothing"
+    when = "" if task.state == "gone" else " before training"
+    told = f"The task {_ENDED[task.state]}{note}{when}{printed}."
+    if task.state == "failed":
+        profile = submission.intent.profile or "the profile"
+        told += f" Correct setup, modules or python in {profile}, then: "
+        told += training(paths, "resume")
+    return told
 
 
 def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:

@@ -6,47 +6,37 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TypedDict
 
 import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.orchestrator.analyses import look
-from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
+from manyseed.orchestrator.errors import ManyseedError, UnavailableError, command
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
-from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.stacks import choices
+from manyseed.orchestrator.progress.problems import behind, problems, set_aside, to_change
 from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
-from manyseed.orchestrator.store.ledger import ledger_damage
-from manyseed.orchestrator.submissions.memory import lacking, to_ask_for
-from manyseed.orchestrator.submissions.stopping import held
+from manyseed.orchestrator.submissions.memory import to_ask_for
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
     TaskState,
     as_mended,
-    lost_failures,
-    lost_files,
     on_cluster,
     submissions,
     tasks_of,
-    training,
 )
 from manyseed.orchestrator.survey import Survey, covered, survey
-from manyseed.orchestrator.sweepstore import lost_groups, ways_back
-from manyseed.orchestrator.tasks.attempts import UNREADABLE, kind
+from manyseed.orchestrator.tasks.attempts import kind
 from manyseed.orchestrator.tasks.intent import stop_request
-from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.commands import compact_ids
-from manyseed.slurm.states import to_start
 
 Step = tuple[str, tuple[object, ...]]  # the purpose of a command, and its arguments
 
@@ -64,6 +54,7 @@ def next_steps(
     covers: tuple[int, int] | None = None,
     damaged: bool = False,
     memory: str = "",
+    first: str = "",
     mended: Sequence[str] = (),
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
@@ -71,7 +62,8 @@ def next_steps(
     `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
     its plan. `analysing`: whether an analysis job waits or runs. `stopping`: whether all tasks that
     wait or run were asked to stop. `covers`: as in `unanalysed`. `damaged`: whether result tables
-    are. `memory`: what tasks must ask for that lacked it, unless `resume` decides. `mended`: as
+    are. `memory`: what tasks must ask for that lacked it, unless `resume` decides. `first`: what
+    must change before missing runs are trained, as `problems.to_change`. `mended`: as
     `submission.as_mended` returns.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
@@ -89,9 +81,11 @@ def next_steps(
             yield _training(paths, submitted=True, cells=cells)
         return
     if runs["missing"]:
-        is_imported = cells.select(IS_IMPORTED.any()).item()
-        given = (paths, bool(tasks or runs["done"]), cells, memory, mended)
-        yield ("Check", ("verify", directory)) if is_imported else _training(*given)
+        if cells.select(IS_IMPORTED.any()).item():
+            yield "Check", ("verify", directory)
+            return
+        what, words = _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
+        yield first if first and not mended and words[0] == "resume" else what, words
         return
     if runs["failed"]:
         what = _MENDED if mended else "Retry"
@@ -310,6 +304,7 @@ def status(paths: SweepPaths) -> Status:
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
+    left_behind = behind(state, listed, tasks)
     damaged, lacked = _damage(paths), to_ask_for(listed, tasks)
     late = [damaged or unanalysed(paths, state.counts, covers)]
     late += [unreported(paths)] * (not damaged)  # the page is of whole tables
@@ -323,7 +318,8 @@ def status(paths: SweepPaths) -> Status:
         covers=covers,
         damaged=bool(damaged),
         memory="" if lacked is None else lacked[0],
-        mended=as_mended(paths, state, missing=bool(_set_aside(listed, tasks))),
+        first=to_change(left_behind),
+        mended=as_mended(paths, state, missing=bool(set_aside(listed, tasks))),
     )
     return {
         "directory": str(paths.directory),
@@ -342,14 +338,7 @@ def status(paths: SweepPaths) -> Status:
         "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
-        "problems": [
-            *map(_foreign, state.foreign),
-            *_problems(paths, listed, tasks),
-            *(f"{file} is lost: restore it" for file in lost_files(paths)),
-            *_lost_groups(paths, state.plan),
-            *_since_sealed(paths, state.counts),
-            *(lost_failures(listed) if state.counts["missing"] else []),
-        ],
+        "problems": [*problems(paths, state, listed, tasks, left_behind)],
         "failures": [
             {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
             for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)
@@ -369,22 +358,6 @@ def _damage(paths: SweepPaths) -> str:
     from manyseed.orchestrator.computing.tables import damage  # only where there are results
 
     return damage(paths)
-
-
-def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:
-    if not paths.receipt.exists():
-        return []
-    from manyseed.orchestrator.receipt import changed
-
-    return [*filter(None, [changed(paths, counts)])]
-
-
-def _lost_groups(paths: SweepPaths, plan: Plan) -> Iterator[str]:
-    try:
-        for spec in lost_groups(paths, plan):
-            yield f"{paths.store / spec.path} is lost, with all its runs: {ways_back(plan)}"
-    except StoreError as error:  # of another group
-        yield str(error)
 
 
 def summary(paths: SweepPaths) -> list[str]:
@@ -429,14 +402,6 @@ def _task(submission: Submission, task: TaskState) -> TaskStatus:
     }
 
 
-def _foreign(file: Path) -> str:
-    """Return the message about a journal of another sweep."""
-    return (
-        f"{file} holds runs of another sweep, which do not count here: move it to "
-        "tasks/journals of the sweep that it belongs to"
-    )
-
-
 def _submission(submission: Submission, tasks: Sequence[TaskState]) -> SubmissionStatus:
     now = summed(submission, tasks)
     return {
@@ -452,109 +417,3 @@ def _submission(submission: Submission, tasks: Sequence[TaskState]) -> Submissio
         "submitted": submission.intent.submitted,
         "reason": now.reason,
     }
-
-
-def _problems(
-    paths: SweepPaths, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
-) -> Iterator[str]:
-    """Yield problems of the last submission and of those still alive, with remedies.
-
-    Unreadable files are named for all submissions.
-    """
-    if damage := ledger_damage(paths.journals):
-        yield damage
-    yield from _unreadable(tasks)
-    if not listed:
-        return
-    last = listed[-1]
-    current = [
-        task
-        for submission, states in zip(listed, tasks, strict=True)
-        if submission is last or any(task.is_alive for task in states)
-        for task in states
-    ]
-    counts = Counter(task.state for task in current)
-    resume = training(paths, "resume")
-    yield from lacking(paths, listed, tasks, current)
-    if task := _set_aside(listed, tasks):
-        n = task.last.set_aside
-        ended = "1 run ended its process" if n == 1 else f"{n:,} runs ended their process"
-        shown = command("logs", paths.directory, task.job_id or f"{last.number}/{task.number}")
-        yield f"{ended} twice, and {'was' if n == 1 else 'were'} left out: {shown}"
-    for state, text in (
-        ("timeout", "ended by the walltime"),
-        ("node_fail", "lost with a node"),
-        ("killed", "killed"),
-        ("gone", "lost before they started"),
-    ):
-        if counts[state]:
-            yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
-    yield from _before_training(paths, last, tasks[-1])
-    if counts["killed"] and (reason := summed(last, current).reason):
-        yield reason
-    yield from held(listed, tasks, resume)
-    waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
-    for note, count in waiting.most_common(1):
-        if note not in ("Priority", "Resources", "None"):
-            text = f"{count:,} {'task is' if count == 1 else 'tasks are'} waiting: {note}"
-            if change := to_start(note):
-                file = next((one.intent.profile for one in listed[::-1] if one.intent.profile), "")
-                steps = f"{command('cancel', paths.directory)}, then {resume}"
-                text += f", which does not pass: {change} in {file or 'the profile'}, {steps}"
-            yield text
-    yield from _broken(current)
-
-
-def _before_training(
-    paths: SweepPaths, last: Submission, tasks: Sequence[TaskState]
-) -> Iterator[str]:
-    """Say what tasks printed last that ended with an error before they could report anything."""
-    ended = [task for task in tasks if task.state == "failed" and not task.attempts]
-    if not ended:
-        return
-    job, printed = ended[0].job_id, ""
-    with suppress(OSError):
-        lines = read_end(last.files.printed_errors(job), 4000).splitlines()
-        lines = ["".join(filter(str.isprintable, line)).strip() for line in lines]
-        printed = next(filter(None, reversed(lines)), "")
-    told = f": {printed}" if printed else ""
-    yield (
-        f"{_tasks(len(ended))} stopped by an error before training{told}; "
-        f"see setup, modules and python in {last.intent.profile or 'the profile'}, and "
-        f"{command('logs', paths.directory, job)}"
-    )
-
-
-def _set_aside(
-    listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
-) -> TaskState | None:
-    """Return a task of the last submission whose runs ended their processes, not for memory."""
-    last = tasks[-1] if listed else ()
-    return next((one for one in last if one.last.set_aside and not one.last.killed), None)
-
-
-def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
-    attempts = [attempt for states in tasks for task in states for attempt in task.attempts]
-    return [attempt.reason for attempt in attempts if attempt.state == UNREADABLE][:FAILURES_SHOWN]
-
-
-def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
-    attempts = [attempt for task in tasks for attempt in task.attempts]
-    nodes = broken_nodes(attempts)
-    if is_environment(attempts):
-        yield (
-            f"{len(nodes)} nodes are broken and none works, so the submission stopped itself; "
-            f"{next(iter(nodes))}: {next(iter(nodes.values()))}"
-        )
-        return
-    for node, reason in nodes.items():
-        yield f"{node} is broken, tasks avoid it: {reason}"
-    others = Counter(
-        task.last.reason for task in tasks if task.state == "broken" and task.last.node not in nodes
-    )
-    for reason, count in others.most_common(FAILURES_SHOWN):
-        yield f"{_tasks(count)} ended: {reason}"
-
-
-def _tasks(n: int) -> str:
-    return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"

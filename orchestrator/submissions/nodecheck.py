@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import shlex
 import signal
 import time
 import uuid
@@ -38,6 +40,11 @@ _MODULES = (
 )
 _FUNCTION = "manyseed.orchestrator.submissions.nodecheck:report"
 _ASK_SECONDS = 2.0
+_SIGNAL_SECONDS = 30
+_UNSTARTED = "it never started Python"
+_MARK = "manyseed: a line of setup failed with exit code"
+_FAILED = re.compile(rf"{_MARK} (\d+): (.*)")
+_SCRIPT = re.compile(r"^\S*slurm_script: line \d+: ")
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,14 @@ def _check_node(
     with passing(profile, resources.name, folder, name) as submission:
         arguments = [[str(file), resources.name]]
         try:
-            submit_jobs(submission, profile, _FUNCTION, lambda _: arguments, signal_seconds=30)
+            arrays.require(profile, resources.name, folder, _SIGNAL_SECONDS)
+            watched = _watching(resources)
+            if resources.name == "cpu":
+                noting = replace(profile, cpu=watched)
+            else:
+                noting = replace(profile, gpu=watched)
+            given = (_FUNCTION, lambda _: arguments)
+            submit_jobs(submission, noting, *given, signal_seconds=_SIGNAL_SECONDS)
         except ClusterUnavailable:
             raise
         except (ClusterError, Refused) as error:
@@ -133,7 +147,7 @@ def _check_node(
             time.sleep(_ASK_SECONDS)
             state = scheduler_of(profile.reached).states([job], fresh=True)[job.id]
         seen = read_record(file, Seen) if file.exists() else None
-        log = _last_lines(submission.files.printed_errors(job.id))
+        log = _printed(submission.files.printed_errors(job.id))
         yield from _findings(what, state, seen, resources, log)
 
 
@@ -149,12 +163,16 @@ def _findings(
             yield CheckResult(what, seen_state, f"it did not start in time: {remedy}")
         else:
             remedy = "see modules, setup and python of the profile"
-            problem = f"it never started Python: {remedy}; its log ends:\n{log}"
-            yield CheckResult(what, seen_state, problem)
+            last = [line for line in log.splitlines() if line and not _FAILED.match(line)]
+            ends = "; its log ends:\n" + "\n".join(last[-8:]) if last else "; it printed nothing"
+            status = f" ({state.exit_status})" if state.exit_status else ""
+            yield CheckResult(what, f"{seen_state}{status}", f"{_UNSTARTED}: {remedy}{ends}")
+            yield from _setup_failures(log)
         return
     gpus = {0: "", 1: " and a GPU"}.get(seen.gpus, f" and {seen.gpus} GPUs")
     given = f"{seen.cores} cores{gpus}"
     yield CheckResult(what, f"ran on {seen.node} with {given}")
+    yield from _setup_failures(log)
     for module, error in seen.imports.items():
         yield CheckResult(f"import {module}", "failed", f"{error}; see modules, setup, python")
     if not seen.imports:
@@ -224,8 +242,38 @@ def _may_submit() -> str:
     return ""
 
 
-def _last_lines(log: Path) -> str:
+def _watching(resources: Resources) -> Resources:
+    """Return resources whose jobs note which lines of setup and setup-file fail, and go on."""
+    if not (resources.setup or resources.setup_file):
+        return resources
+    ours = f'[ "$file" = "$0" ] || [ "$file" = {shlex.quote(resources.setup_file or "")} ]'
+    # a function that fails has set BASH_COMMAND to its last command
+    trap = (
+        f'code=$?; file="${{BASH_SOURCE[0]}}"; if {ours}; then '
+        f'printf "\\n{_MARK} %s: %s\\n" "$code" "$(sed -n "${{LINENO}}p" "$file")" >&2; fi'
+    )
+    lines = arrays.setup(replace(resources, modules=()))
+    setup = (f"trap {shlex.quote(trap)} ERR", *lines, "trap - ERR")
+    return replace(resources, setup_file=None, setup=setup)
+
+
+def _setup_failures(log: str) -> Iterator[CheckResult]:
+    """Yield the lines of the profile's setup that failed, each once, with what was printed."""
+    before, told = "", set()
+    for line in log.splitlines():
+        if not (found := _FAILED.fullmatch(line)):
+            before = line.strip() or before
+            continue
+        code, failed = found[1], found[2].strip()
+        if failed not in told:
+            told.add(failed)
+            why = _SCRIPT.sub("", before) or f"exit code {code}"
+            yield CheckResult("setup", "a line failed", f"{failed}\n{why}")
+        before = ""
+
+
+def _printed(log: Path) -> str:
     try:
-        return "\n".join(read_end(log, 4000).splitlines()[-8:])
+        return read_end(log, 20_000)
     except FileNotFoundError:
         return "(no log)"

@@ -386,7 +386,8 @@ class _View:
             state = "cancelled" if self._was_cancelled(number) else "gone"
         if state in _ENDS:
             self.ends[str(number)] = (state, len(attempts))
-        return TaskState(number, state, attempts, job_id, job_state.node or node, job_state.reason)
+        note = job_state.reason or (job_state.exit_status if state == "failed" else "")
+        return TaskState(number, state, attempts, job_id, job_state.node or node, note)
 
     def _unanswered(self, number: int, job: Job) -> TaskState:
         """Return what only files show of a task that has reported no end, and of its job."""

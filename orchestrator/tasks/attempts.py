@@ -31,6 +31,9 @@ UNREADABLE = "unreadable"
 COPY_OF_FAILED = "the run that this one is a copy of failed"
 """The error of a run that would be a copy."""
 
+MORE_TIME = "give tasks more time in the cluster's profile"
+"""How the reason ends for which a task breaks whose runs its walltime cuts every time."""
+
 _REMEDY = "remove it: the runs that failed there count as missing then"
 
 _Count = Annotated[int, Ge(0), Le(2**40)]

@@ -27,6 +27,7 @@ from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.store.shards import publish
 from manyseed.orchestrator.tasks.attempts import (
+    MORE_TIME,
     Attempt,
     add_failures,
     attempt_lease,
@@ -340,7 +341,7 @@ class TaskAttempt:
         elif self.node.job_id and (times := self._fruitless()) >= _FRUITLESS:
             self.fault = Fault(
                 f"the walltime ended {times} attempts of this task in a row, and none finished a "
-                "run: give tasks more time in the cluster's profile",
+                f"run: {MORE_TIME}",
                 "",
             )
             self.is_task_at_fault = True

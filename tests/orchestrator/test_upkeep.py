@@ -518,6 +518,8 @@ def test_a_directory_that_may_only_be_read_is_left_alone(copy: Sweep, verb: str)
         assert result.returncode == 4, result.stderr
         assert str(copy.directory) in result.stderr
         assert "give permission" in result.stderr
+        way = f"work on a copy: cp -r {copy.directory} COPY, then the same command with COPY"
+        assert way in " ".join(result.stderr.split())
         assert "Traceback" not in result.stderr
     assert sorted(copy.directory.rglob("*")) == before
 

@@ -255,6 +255,18 @@ def test_flips_by_source_are_the_planted_split():
     assert table(cells[:2], [whole, whole])["of_flips"].null_count() == 8
 
 
+@pytest.mark.parametrize("kind", ["dataset", "classifier", "group"])
+def test_what_is_left_out_of_a_sentence_is_named(kind):
+    names = [f"{'long' * 8}{number}" for number in range(4)]
+    cells = {
+        "dataset": [(name, "m", "init") for name in names],
+        "classifier": [("d", name, "init") for name in names],
+        "group": [(name, name, "init") for name in names],
+    }[kind]
+    first, *_ = answers(table(cells, [np.array([0.4, 0.2, 0.0, 0.1])] * 4))
+    assert re.search(rf" and [123] more {kind}s?\.$", first.headline), first.headline
+
+
 def test_classifiers_disagree_where_their_majorities_do():
     cells = [("d", name, "init") for name in "xyz"] + [("e", "x", "init")]
     majority = [list("aaab"), list("abab"), ["a", "b", None, "b"], list("aaaa")]

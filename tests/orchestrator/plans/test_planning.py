@@ -16,7 +16,7 @@ import pytest
 from benchmarks import trace_seed
 from manyseed import Sweep
 from manyseed.jobs.datasets import openml
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.change import drop
 from manyseed.orchestrator.plans.code import fetch_datasets, require_fetched
@@ -464,6 +464,26 @@ def test_the_loss_of_the_last_part_is_noticed(sweep):
         Plan.read(SweepPaths(directory))
     with pytest.raises(DamagedFile, match=r"0002\.parquet: is absent, though"):
         plan_change(file, directory)
+
+
+def test_a_lost_sweep_file_is_replaced_by_one_of_the_same_plan_alone(sweep):
+    file, directory = sweep
+    small, own = file.read_bytes(), directory / "sweep.toml"
+    own.unlink()
+    with pytest.raises(DamagedFile, match=r"is absent(?s:.*)plan SWEEP\.toml --out"):
+        Sweep(directory)
+    changed = small.replace(b"seed    = ", b"seed    = 1")
+    assert changed != small
+    for other in (LARGE.encode(), changed):
+        file.write_bytes(other)
+        with pytest.raises(ManyseedError):
+            plan_sweep(file, directory)
+        assert not own.exists()
+    file.write_bytes(small)
+    before = Plan.read(SweepPaths(directory)).rows
+    assert plan_sweep(file, directory).is_empty
+    assert own.read_bytes() == small
+    assert Plan.read(SweepPaths(directory)).rows.equals(before)
 
 
 def test_the_loss_of_a_list_of_dropped_cells_is_noticed(sweep):

@@ -15,7 +15,10 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.cli.status import _failures
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.progress import status as module
 from manyseed.orchestrator.progress.logs import ending, logs
+from manyseed.orchestrator.submissions.submission import TaskState
+from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Attempt, Failure, add_failures
 from manyseed.slurm import local
@@ -44,6 +47,20 @@ def test_a_damaged_file_of_any_submission_is_named(sweep: Sweep) -> None:
     file.write_bytes(b"")
     (told,) = sweep.status()["problems"]
     assert str(file) in told
+
+
+def test_runs_in_journals_alone_are_counted_once_nothing_trains(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that broke on a full disk publishes nothing."""
+    kept = survey(sweep.paths)
+    monkeypatch.setattr(module, "survey", lambda paths: replace(kept, unpublished=16))
+    done = kept.counts["done"] + kept.counts["copy"]
+    told = f"16 of {done} finished runs are in journals alone, which Zarr readers do not see: "
+    (said,) = sweep.status()["problems"]
+    assert said.startswith(f"{told}manyseed verify {sweep.directory} --compact")
+    monkeypatch.setattr(module, "tasks_of", lambda listed, **_: [[TaskState(0, "running")]])
+    assert sweep.status()["problems"] == []
 
 
 def test_a_restart_after_an_attempt_without_a_report_is_told(sweep: Sweep, attempt: Path) -> None:
@@ -132,6 +149,22 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     (sweep.paths.submission(1) / "stop").touch()
     told = "The task has not begun, and its submission was asked to stop."
     assert ending(sweep.paths, "1/0") == told
+
+
+def test_logs_of_a_task_count_what_earlier_attempts_did(sweep: Sweep, attempt: Path) -> None:
+    last = Attempt.read(attempt)
+    total, earlier = last.runs, attempt.with_name("0000-1")
+    earlier.mkdir()
+    first = replace(last, started=last.started - 1, done={"0": total - 9}, pending=9)
+    replace(first, state="interrupted").write(earlier)
+    again = replace(last, state="broken", done={}, pending=9)
+    told = f"The task broke: {total - 9} of {total} runs done (0 in its last attempt), 9 left."
+    for begun in (first, replace(first, done={"0": 1}, pending=total - 1)):
+        replace(begun, state="running").write(earlier)  # killed; its report may be old
+        again.write(attempt)
+        assert ending(sweep.paths, "1/0") == told
+    replace(again, failed={"0": 2}).write(attempt)
+    assert f": {total - 11} of {total} runs done (0 in" in ending(sweep.paths, "1/0")
 
 
 def test_logs_without_a_task_are_those_of_the_last_one(sweep: Sweep, attempt: Path) -> None:

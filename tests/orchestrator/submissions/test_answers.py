@@ -13,6 +13,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
+from manyseed.orchestrator.tasks.attempts import MORE_TIME, Attempt
 from manyseed.slurm import ClusterError, ClusterUnavailable, commands, local
 from tests.orchestrator.conftest import command, write
 from tests.orchestrator.submissions.test_cluster import WINE
@@ -228,6 +229,84 @@ def test_what_ends_before_python_starts_is_told_with_its_last_line(
     told = " ".join(command("status", sweep.directory).stderr.split())
     assert f"{said}: module: no torch/9.9; see setup" in told
     assert f"manyseed logs {sweep.directory} 1_0" in told
+
+
+def test_a_line_of_setup_that_failed_is_told_while_runs_are_missing(lab: Lab, sweep: Sweep) -> None:
+    """Bash goes on after it, perhaps with another Python."""
+    lab.states = {f"1_{n}": "FAILED" for n in range(RUNS)}
+    logs = next(iter(sweep.directory.rglob("*.sh"))).parent
+    lines = "/d/slurm_script: line 9: /no/activate: No such file\nsrun: error: n1: code 1\n"
+    (logs / "1_0_0_log.err").write_text(lines)
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert "before training: /no/activate: No such file … srun: error: n1: code 1; see" in told
+    broke(sweep, 1, 0, "this Python has no torch")
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    assert "a line of setup failed in job 1_0, which went on: /no/activate: No such file;" in told
+
+
+def test_logs_of_what_ended_before_training_say_so(
+    lab: Lab, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setup with ``exit 1`` prints nothing."""
+
+    def accounted(words: list[str]) -> str:
+        rows = (f"1_{n}|FAILED|1:0|None|n1|a|b|{lab.arrays[0][0]}\n" for n in range(RUNS))
+        return "".join(rows) if words[0] == "sacct" else lab.run(words)
+
+    def ended() -> str:
+        scheduler_of.cache_clear()
+        done = command("logs", sweep.directory, "1_0")
+        assert done.returncode == 0, done.output
+        return " ".join(done.stdout.split())
+
+    lab.states = {f"1_{n}": "PENDING" for n in range(RUNS)}
+    assert ended() == "The task has not begun."
+    lab.states = {f"1_{n}": "FAILED" for n in range(RUNS)}
+    assert ended().startswith("The task failed before training; it printed nothing. Correct setup,")
+    monkeypatch.setattr(commands, "run", accounted)
+    file = tmp_path / "lab.toml"
+    told = f"Correct setup, modules or python in {file}, then: manyseed resume {sweep.directory}"
+    printed = ended()
+    assert printed.startswith("The task failed (exit code 1) before training; it printed nothing.")
+    assert told in printed
+    shown = command("status", sweep.directory)
+    assert f"correct it, then: manyseed resume {sweep.directory}" in " ".join(shown.stderr.split())
+    assert f"Once {file} is corrected: manyseed resume {sweep.directory}" in shown.stdout
+    logs = next(iter(sweep.directory.rglob("*.sh"))).parent
+    (logs / "1_0_0_log.err").write_text("module: no torch/9.9\n")
+    assert "The task failed (exit code 1) before training. Correct" in ended()
+
+
+def test_why_earlier_submissions_broke_is_told_while_their_runs_are_missing(
+    lab: Lab, sweep: Sweep, tmp_path: Path
+) -> None:
+    """The newest submission has only what was missing when it was made."""
+    reason = f"the walltime ended 3 attempts of this task in a row, and none: {MORE_TIME}"
+    lab.states = {f"1_{n}": "RUNNING" for n in range(RUNS)} | {"1_0": "COMPLETED"}
+    broke(sweep, 1, 0, "the disk is full")
+    resumed = command("resume", sweep.directory)
+    more = f"{RUNS - 1} more are waiting or being trained."
+    assert f"Submitted 1 run to lab: 1 cpu task of 1 process. {more}" in " ".join(
+        resumed.stdout.split()
+    )
+    assert [n for _, n in lab.arrays] == [RUNS, 1]
+    for number in range(1, RUNS):
+        broke(sweep, 1, number, reason)
+    lab.states = {"2_0": "CANCELLED"}
+    shown = command("status", sweep.directory)
+    told = " ".join(shown.stderr.split())
+    assert f"{RUNS - 1} tasks were ended: {reason}" in told
+    assert "the disk is full" not in told, "its runs were submitted again"
+    after = f"With more time in {tmp_path / 'lab.toml'}: manyseed resume {sweep.directory}"
+    assert after in shown.stdout
+
+
+def broke(sweep: Sweep, submission: int, task: int, reason: str) -> None:
+    """Let a task end as one that could not go on."""
+    folder = sweep.paths.submission(submission) / "lives" / f"{task:04d}-x"
+    folder.mkdir(parents=True)
+    plan = sweep.survey().plan.identity
+    Attempt("broken", "p", started=1.0, updated=2.0, reason=reason, plan=plan).write(folder)
 
 
 def test_a_cluster_that_is_silent_is_not_throttled(lab: Lab, sweep: Sweep) -> None:

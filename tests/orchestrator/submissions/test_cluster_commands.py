@@ -218,6 +218,42 @@ def test_a_check_names_what_keeps_python_from_starting(slurm: Slurm, tmp_path: P
     assert "/no/such/python" in done.stdout
 
 
+def test_a_check_names_lines_of_setup_that_fail_and_let_python_start(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """Bash goes on after them; so do lines that fail in a function, a file, or a condition."""
+    text = slurm.cluster.profile.read_text().partition("[gpu]")[0]
+    sourced = write(tmp_path / "sourced.sh", "false\ntrue\n")
+    file = write(tmp_path / "setup.sh", "no_such_command --here\nexport A=1\n")
+    lines = [
+        "source /nowhere/bin/activate",
+        "module() { false; echo no such module >&2; return 1; }",
+        "module load nosuch",
+        "[ -d /nowhere ] && echo there",
+        "if false; then\n  echo never\nfi",
+        f"source {sourced}",
+        "test -d /nowhere",
+    ]
+    profile = tmp_path / "odd.toml"
+    profile.write_text(f"setup-file = {json.dumps(str(file))}\nsetup = {json.dumps(lines)}\n{text}")
+    done = command("cluster", "check", profile, "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)["findings"]
+    assert [one["problem"] for one in found if one["what"] == "setup"] == [
+        f"no_such_command --here\n{file}: line 1: no_such_command: command not found",
+        "source /nowhere/bin/activate\n/nowhere/bin/activate: No such file or directory",
+        "module load nosuch\nno such module",
+        "test -d /nowhere\nexit code 1",
+    ]
+    assert (done.returncode, {one["what"]: one["answer"] for one in found}["imports"]) == (
+        4,
+        "work",
+    )
+    profile.write_text(f"setup = ['exit 1']\n{text}")
+    done = command("cluster", "check", profile, cwd=tmp_path)
+    assert "it printed nothing" in " ".join(done.stdout.split())
+    assert "its log ends" not in done.stdout
+
+
 def test_what_slurm_refuses_is_said_in_its_words(slurm: Slurm, tmp_path: Path) -> None:
     profile = tmp_path / "refused.toml"
     profile.write_text('time = "10"\npartition = "nowhere"\n')

@@ -65,6 +65,12 @@ def asked(login: Path) -> list[str]:
 
 def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> None:
     sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
+    planned = command("plan", login / "quick.toml", "--out", sweep.directory).stdout
+    (first,) = (line for line in planned.splitlines() if line.startswith("First: "))
+    assert first.startswith("First: manyseed cluster init")
+    assert first.endswith(
+        f"; or, to train on this machine: manyseed submit {sweep.directory} --cluster local"
+    )
     before = sorted(login.rglob("*"))
     for out in (sweep.directory, login / "new"):
         code, said = inside("run", login / "quick.toml", "--out", out)

@@ -218,12 +218,10 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     found = found.join(error, on="classifier")
     if len(found) < len(shared.classifiers) or found["known_freedom"].to_numpy().min() < FREEDOM:
         return None
-    points = shared.cells.join(repeats.select("cell", "n_test"), on="cell")
-    steps = points.group_by("classifier").agg(step=(1 / pl.col("n_test").min()).fill_null(0.0))
-    found = found.join(steps, on="classifier", how="left", maintain_order="left").with_columns(
-        sd=(pl.col("squares") / pl.col("freedom")).sqrt()
-    )
-    is_alike = [too_alike(sd**2, step) for sd, step in found.select("sd", "step").rows()]
+    found = found.join(
+        _resolved(by_repeat, repeats), on="classifier", how="left", maintain_order="left"
+    ).with_columns(sd=(pl.col("squares") / pl.col("freedom")).sqrt())
+    is_alike = found["alike"].to_list()
     shown = ("classifier", "runs", "freedom", "sd", "step")
     alike = tuple(AlikeRuns(*row) for row in found.filter(is_alike).select(shown).rows())
     found = found.filter(~pl.Series(is_alike, dtype=pl.Boolean))
@@ -263,6 +261,27 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
     ratio = compared(first, last)
     return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, alike)
+
+
+def _resolved(by_repeat: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return for each classifier whether its runs are `too_alike` in all cells, and `step`.
+
+    That is one test point, the root mean square over cells by degrees of freedom, as standard
+    deviations are pooled.
+    """
+    step = (1 / pl.col("n_test").min()).fill_null(0.0)
+    of_cells = (
+        by_repeat.group_by("classifier", "cell", maintain_order=True)
+        .agg(total(pl.col("squares")).alias("squares"), total(pl.col("free")).alias("free"))
+        .join(repeats.group_by("cell").agg(step=step), on="cell", maintain_order="left")
+    )
+    values = of_cells.select(pl.col("squares") / pl.col("free"), "step").rows()
+    mean = (pl.col("step") ** 2 * pl.col("free")).sum() / pl.col("free").sum()
+    return (
+        of_cells.with_columns(alike=pl.Series([too_alike(*row) for row in values]))
+        .group_by("classifier", maintain_order=True)
+        .agg(pl.col("alike").all(), step=mean.sqrt())
+    )
 
 
 FEWEST_OF_ONE = 3  # runs of the single test set of a classifier
@@ -435,10 +454,10 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     alike = " ".join(one.words for one in found.alike)
     still = ", ".join(one.classifier for one in found.alike)
     if not found.rows:
-        headline = f"Between seeds, runs of {still} differ by less than one test point."
+        headline = f"Between seeds, sd of accuracy of {still} is below one test point."
         yield Answer(headline, evidence=alike, figures=figures)
         return
-    still = f"; runs of {still} differ by less than one test point" if still else ""
+    still = f"; of {still} below one test point" if still else ""
     alike = f" {alike}" if alike else ""
     most, least = found.rows[0], found.rows[-1]
     rows = [asdict(row) for row in found.rows]
@@ -514,14 +533,14 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
     still = ", ".join(one.classifier for one in alike)
     few = " ".join(one.words for one in alike)
     if not found:
-        headline = f"Between seeds, runs of {still} differ by less than one test point."
+        headline = f"Between seeds, sd of accuracy of {still} is below one test point."
         yield Answer(headline, evidence=few, figures=figures)
         return
     limits = [f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in found]
     own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
-    rest = f"; runs of {still} differ by less than one test point" if still else ""
+    rest = f"; of {still} below one test point" if still else ""
     yield Answer(
         first_ones(
             own, lambda text: f"Between seeds, sd of accuracy on this test set: {text}{rest}."

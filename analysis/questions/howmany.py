@@ -463,7 +463,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if cells.is_empty():
         step = min(unknown["resolution"].to_list()), max(unknown["resolution"].to_list())
         bound = fewest_runs(partial(operator.truediv, step[1] ** 2), PRECISE) if step[0] else None
-        headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ."
+        headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: no spread is seen."
         if bound is not None:
             headline = (
                 f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, if their sd is one "
@@ -515,6 +515,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"{'' if is_one else f'; {assuming}'}). "
     )
     of = f" of {row['classifier']}" if alone and unknown.height else ""
+    of += f" on {row['dataset']}" if of and own["dataset"].n_unique() > 1 else ""
     takes, where = f"Accuracy{of} to ± {PRECISE:g} takes", ""
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
     if alone and not is_one:

@@ -256,7 +256,11 @@ def _tested(one: Mapping[str, Any]) -> tuple[str, str]:
     if "folds" in one:
         of = "task" if str(one.get("source")).startswith("openml-task:") else "data"
         named = "" if of == "task" else f" (column {one['folds']})"
-        return _EACH_REPEAT, f" has another of the {of}'s folds{named} as its test set."
+        cut, largest = "", one.get("largest_test", 0)
+        if largest > one["n_test"]:
+            drawn = f"{one['n_test']:,} rows drawn at random"
+            cut = f", or of larger ones (up to {largest:,} rows) {drawn}"
+        return _EACH_REPEAT, f" has another of the {of}'s folds{named} as its test set{cut}."
     if "last" in one:
         some = f"{100 * one['last']:g} %" if isinstance(one["last"], float) else f"{one['last']:,}"
         order = f", in the order of {one['order']}" if "order" in one else ""

@@ -236,7 +236,9 @@ class Notes:
             if info.group_sizes:
                 self._tell(_groups(name, info))
             if info.n_test_sets is not None:
-                self._tell(_official(name, info))
+                told = _official(name, info)
+                # smaller test sets than one's own folds are for the user to know
+                self._others.append(told) if info.largest_test > info.n_test else self._tell(told)
 
     def _columns(self, name: str, columns: Sequence[ColumnInfo]) -> None:
         """Note how a file's columns are used, and which of them a user should check."""

@@ -336,7 +336,7 @@ def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
     """Say once what bounds rest on, where runs differ too little to tell."""
     if not any(one.runs is None and one.high for group in groups for one in group.answers[:2]):
         return []
-    return ["* If the sd of runs is one test point at most; so far, they hardly differ."]
+    return ["* If the sd of runs is one test point at most, as it is so far."]
 
 
 def _published(groups: Sequence[GroupAnswers]) -> list[str]:

@@ -86,11 +86,11 @@ def _with_untested(one: Answer, results: Results, labels: pl.DataFrame) -> Answe
         sizes = results["cells"].filter(pl.col("dataset").cast(pl.String) == dataset)["n_test"]
         if not isinstance(share, float) or not 0 < share < 1 or sizes.is_empty():
             continue  # another rule may test all rows
-        n, tested = round(sizes[0] / share), labels.filter(dataset=dataset)["index"].n_unique()
+        n, tested = sizes[0] / share, labels.filter(dataset=dataset)["index"].n_unique()
         if tested < 0.99 * n:
             enough = math.ceil(math.log(0.01) / math.log(1 - share))
             told.append(
-                f"About {n - tested:,} of {n:,} rows of {dataset} are in no test set, so they "
+                f"About {1 - tested / n:.0%} of the rows of {dataset} are in no test set, so they "
                 f"are not judged: repeats = {enough} would test 99 %."
             )
     return replace(one, cannot_tell=" ".join([*filter(None, [one.cannot_tell]), *told]))

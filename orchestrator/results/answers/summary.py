@@ -271,6 +271,7 @@ def _datasets(
         info = _resolved(paths, spec.dataset, of)
         train = {name: getattr(info, name) for name in _COUNTED} if info else {}
         if info:
+            train["largest_test"] = info.largest_test
             train["n_ignored"] = sum(column.kind == "ignored" for column in info.columns)
         sizes = {"n_classes": len(spec.class_names), "n_test": spec.samples}
         lost = {"not_found": True} if info is None and of.get("source") == "file" else {}

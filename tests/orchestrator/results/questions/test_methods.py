@@ -303,3 +303,24 @@ def test_help_says_how_references_are_asked_for() -> None:
     flat = " ".join(text.replace("│", " ").split())
     assert "bibtex: the entries of what the text cites" in flat
     assert ".bib" in flat
+
+
+def test_folds_that_are_cut_to_the_smallest_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fold = ["0"] * 10 + ["1"] * 14 + ["2"] * 24
+    lines = [f"{n % 7}.5,{'ab'[n % 2]},{fold[n]}" for n in range(48)]
+    Path("one.csv").write_text("\n".join(["x,y,fold", *lines]) + "\n")
+    Path("s.toml").write_text(
+        'name = "s"\nseed = 1\nrepeats = 3\nruns = 1\n[[grid]]\nclassifier = ["lr-sgd"]\n'
+        'dataset = ["one"]\n[dataset.one]\nsource = "file:one.csv"\ntarget = "y"\nfolds = "fold"\n'
+    )
+    with pytest.warns(UserWarning, match="drawn from those of larger ones"):
+        sweep = train(Path("s.toml"), tmp_path / "s")
+    sweep.analyze()
+    said = " ".join(inside("answers", sweep.directory, "methods")[1].split())
+    assert (
+        "Each repeat has another of the data's folds (column fold) as its test set, or of larger "
+        "ones (up to 24 rows) 10 rows drawn at random."
+    ) in said

@@ -149,6 +149,16 @@ def test_a_spread_below_one_test_point_is_not_compared():
     )
 
 
+def test_a_spread_is_below_one_test_point_if_it_is_so_on_each_data_set():
+    made = planted(datasets=2, classifiers=("a", "c"), sd=of_classifier(a=0.1, c=0.01))
+    first = pl.col("dataset") == "data-00"
+    for second, alike in ((4000, []), (40, ["c"])):
+        n = pl.when(first).then(40).otherwise(second).cast(pl.UInt32)
+        found = spreads(replace(made, repeats=made.repeats.with_columns(n_test=n)))
+        assert [one.classifier for one in found.alike] == alike
+        assert all(one.sd < one.step for one in found.alike)
+
+
 @pytest.mark.slow
 def test_of_two_that_vary_equally_neither_is_said_to_vary_most():
     """60 sweeps in which a and b vary equally and c less; 5 % of false claims are promised."""

@@ -428,7 +428,7 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     cells = of_sets.filter(pl.col("part") == TEST_SET).height
     both = _for_all(tables, of_sets, cells).filter(pl.col("low") > 0)
     differ = own.filter(pl.col("part") == ALL, pl.col("variance") > _ROUNDING)["cell"].n_unique()
-    of = f"of {cells:,} cells" if differ >= cells else f"of the {differ:,} cells whose runs differ"
+    of = f"of {cells:,} cells" if differ >= cells else f"of {differ:,} cells whose runs differ"
     sets, runs = (both.filter(pl.col("part") == part) for part in (TEST_SET, ALL))
     apart = sets.join(runs, on="cell", suffix="_all").filter(pl.col("low") > pl.col("high_all"))
     if apart.height:

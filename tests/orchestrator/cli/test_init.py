@@ -1072,14 +1072,15 @@ def test_what_a_script_returns_and_its_options_are_written_for_it(here: Path) ->
         "command": f"{start} {files}",
         "scores": "probabilities",
     }
-    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
+    runs = table["repeats"] * table["runs"]  # fewer where the machine is busy
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == runs
     offered = [line.removeprefix("# ").removeprefix("then: ") for line in text.splitlines()[-2:]]
     more = tomllib.loads("\n".join(offered))
     assert more["space"]["weight_decay"]["default"] == 1e-4
     assert more["command"] == f"{start} --weight-decay {{hparams.weight_decay}} {files}"
     lines = [line for line in text.splitlines() if not line.startswith("command = ")]
     (here / "sweep.toml").write_text("\n".join([*lines, *offered]))
-    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == runs
 
 
 @pytest.mark.parametrize("data", ["measured.csv", "sklearn:wine"])

@@ -122,6 +122,8 @@ class Reply:
         holds the dataset, which is shown once above its rows.
     below : sequence of str
         What its columns are, in lines below it.
+    paper : tuple of sequences
+        Heads and rows of a table for a paper, and what is below it, if they are others.
     left : int
         How many answers are left out.
     sources : mapping of str to object
@@ -137,6 +139,7 @@ class Reply:
     columns: Sequence[str] = ()
     table: Sequence[Sequence[object]] = ()
     below: Sequence[str] = ()
+    paper: tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]] = ((), (), ())
     left: int = 0
     sources: Mapping[str, Any] = field(default_factory=dict)
 

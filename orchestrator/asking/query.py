@@ -118,6 +118,14 @@ def of_paper(sweeps: Mapping[str, Results], question: Query) -> list[str]:
     return list(dict.fromkeys([*(several_of or apart), *few, *order]))
 
 
+def every_column(sweeps: Mapping[str, Results], question: Query) -> list[str]:
+    """Return the names of all columns of a table; of groups, of all that can be averaged."""
+    schema = next(iter(named_rows(sweeps, question.table).values())).collect_schema()
+    if not question.is_grouped:
+        return schema.names()
+    return [name for name, kind in schema.items() if kind.is_numeric() and name not in NUMBERED]
+
+
 def listed(names: str | Sequence[str]) -> Sequence[str]:
     """Return names as a list; one may be given as text."""
     return [names] if isinstance(names, str) else names

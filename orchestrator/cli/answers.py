@@ -49,6 +49,8 @@ from manyseed.orchestrator.errors import UserError, flag, require_one_of
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply, sides
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from manyseed.analysis.questions.question import Answer
     from manyseed.orchestrator.sweep import Sweep
 
@@ -194,7 +196,7 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
         output: Path | None = given.pop("output")
         form = formats.asked(given.pop("form"), output, as_json=as_json, more=question.formats)
         columns = names(given.pop("columns"))
-        if columns and form in (formats.TABLE, formats.JSON):
+        if columns and columns != ["?"] and form in (formats.TABLE, formats.JSON):
             remedy = "add --format csv, markdown, latex or parquet"
             raise UserError("sentences have none", key="--columns", value=columns, remedy=remedy)
         paper = formats.for_paper(form, **{one: given.pop(one) for one in _PAPER})
@@ -217,7 +219,7 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     return run
 
 
-_COMPARED = ("a", "b", "mean_a", "mean_b", "difference")
+_COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high")
 """Columns of a comparison that a paper has where the better side is bold."""
 _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
@@ -317,7 +319,9 @@ def _asked(
     if "other" in given:
         given["other"], levels = sides(given["other"] or [])
         given["between"] = levels or given["between"]
-    in_rows = form not in (formats.TABLE, formats.JSON) or output is not None
+    in_rows = (
+        [*paper.columns] == ["?"] or form not in (formats.TABLE, formats.JSON) or output is not None
+    )
     limit = given.get("limit")
     is_asked = limit is not None and limit != options(question)["limit"].default
     if in_rows and limit is not None and not is_asked:
@@ -336,14 +340,19 @@ def _asked(
             _say(found, why=why, limit=limit if is_asked else None, see=see)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
-    rows = formats.of_answers(found)
-    if form in formats.IN_WORDS and found.table and not (paper.columns or paper.bold):
-        rows = formats.of_table(found)  # what a reader of the terminal sees
-        notes += found.below
-    if paper.bold and not paper.columns and {*_COMPARED} <= {*rows.columns}:
-        over = "sets" if "sets_low" in rows.columns else "seeds"
-        limits = [one for end in ("low", "high") if (one := f"{over}_{end}") in rows.columns]
-        paper = replace(paper, columns=(*_COMPARED, *limits, "verdict"))
+    rows = formats.of_answers(found, in_words=form in formats.IN_WORDS)
+    if [*paper.columns] == ["?"]:
+        for name in rows.columns:
+            say(name)
+        return
+    if paper.bold and not paper.columns and question.name == "accuracy":
+        rows = _with_limits(rows)
+    elif form in formats.IN_WORDS and found.table and not paper.columns:
+        notes += found.paper[2] or found.below
+        if not paper.bold:
+            rows = formats.of_table(found)
+        elif {"mean_a", "mean_b"} <= {*rows.columns}:
+            paper = replace(paper, columns=[one for one in _COMPARED if one in rows.columns])
     for column in paper.columns:
         require_one_of(column, rows.columns, "unknown column", key="--columns")
     if not paper.bold:  # else chosen when it is known what is bold
@@ -353,6 +362,8 @@ def _asked(
         if as_json
         else formats.of_text(found, form)
         if found.sources and form in (*formats.IN_WORDS, formats.BIBTEX)
+        else _tables(found, form, notes)
+        if form in formats.IN_WORDS and paper == formats.Paper() and _are_unlike(found)
         else formats.in_format(rows, form, {}, notes, paper)
     )
     formats.write_out(content, output, form)
@@ -366,6 +377,36 @@ def _asked(
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_without_rows(found), to=errors)
+
+
+def _with_limits(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return mean accuracies by their name, with their intervals."""
+    import polars as pl
+
+    value = pl.col("value")
+    half = pl.col("half") if "half" in rows.columns else pl.lit(None, pl.Float64)
+    limits = {"accuracy_ci_low": value - half, "accuracy_ci_high": value + half}
+    over = pl.when(half.is_not_null()).then(pl.lit("test sets"))
+    return rows.select(pl.exclude("value", "half"), value.alias("accuracy"), **limits, over=over)
+
+
+def _tables(found: Reply, form: str, notes: Sequence[str]) -> bytes:
+    """Return a table for a paper of each answer, below which its headline stands."""
+    listed = [one for one in found.answers if one.rows]
+    told = [[one.headline] for one in listed]
+    told[-1] += notes
+    return b"\n".join(
+        formats.in_format(formats.of_answers(Reply([one]), in_words=True), form, {}, below)
+        for one, below in zip(listed, told, strict=True)
+    )
+
+
+def _are_unlike(found: Reply) -> bool:
+    """Return whether several answers in sentences have rows of other columns."""
+    listed = [one for one in found.answers if one.rows]
+    return all(one.headline.endswith(".") for one in listed) and (
+        len({tuple(formats.flat(one.rows[0])) for one in listed}) > 1
+    )
 
 
 def _without_rows(found: Reply) -> str:

@@ -20,14 +20,14 @@ from manyseed.orchestrator.cli.escaping import (
     latex,
     of_other_engines,
 )
-from manyseed.orchestrator.cli.output import SCHEMA, shown
+from manyseed.orchestrator.cli.output import SCHEMA, Numeral, shown
 from manyseed.orchestrator.cli.process import written
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyseed.analysis.questions.question import Reply
+    from manyseed.analysis.questions.question import Answer, Reply
 
 TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET = "table", "csv", "json", "markdown", "latex", "parquet"
 FORMATS = (TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET)
@@ -58,6 +58,7 @@ def chosen(name: str | None, output: Path | None, more: Sequence[str] = ()) -> s
     known = (*FORMATS, *more)
     if name is not None:
         require_one_of(name, known, "unknown format", key="--format")
+        _require_fitting(name, output)
         return name
     if output is None:
         return TABLE
@@ -70,6 +71,20 @@ def chosen(name: str | None, output: Path | None, more: Sequence[str] = ()) -> s
             "unknown format", key="--out", value=str(output), remedy=f"{near}; or give --format"
         )
     return endings[output.suffix]
+
+
+_OF_PROGRAMS = (".pdf", ".html", ".doc", ".docx", ".odt", ".xls", ".xlsx", ".ods", ".png", ".svg")
+"""Endings of files that hold no format's text."""
+
+
+def _require_fitting(form: str, output: Path | None) -> None:
+    """Refuse the name of a file which says that it is of another format."""
+    if output is None or output.suffix not in (*_OF_PROGRAMS, *_ENDINGS) or output.suffix == ".txt":
+        return
+    if _ENDINGS.get(output.suffix) != form:
+        ending = next((one for one, its in _ENDINGS.items() if its == form), ".txt")
+        remedy = f"{output.with_suffix(ending)}"
+        raise UserError(f"no name of a {form} file", key="--out", value=str(output), remedy=remedy)
 
 
 def asked(name: str | None, output: Path | None, *, as_json: bool, more: Sequence[str] = ()) -> str:
@@ -222,12 +237,15 @@ def _best(
                 best = (max if way == "more" else min)(values[row] for row in known)
                 at = columns.index(name)
                 found |= {(row, at) for row in known if shown(values[row]) == shown(best)}
-    sides = [columns.index(name) for name in ("mean_a", "mean_b") if name in columns]
-    if len(sides) == 2 and "verdict" in frame.columns:
+    is_compared = "verdict" in frame.columns
+    both = [pair for pair in _SIDES if {*pair} <= {*columns}]
+    if both and is_compared:
+        sides = [columns.index(name) for name in both[0]]
         of = {"a better": sides[0], "b better": sides[1]}
         found |= {(row, of[said]) for row, said in enumerate(frame["verdict"]) if said in of}
     elif not judged:
         remedy = "ask for metrics, such as accuracy_mean or ece_mean"
+        remedy = "add mean_a,mean_b to --columns, or a,b" if is_compared else remedy
         raise UserError(
             "no column is known to be better high or low", key="--bold", value="best", remedy=remedy
         )
@@ -242,13 +260,18 @@ def _best(
     return found, [told]
 
 
+_SIDES = (("mean_a", "mean_b"), ("a", "b"))
+"""Columns of the two sides of a comparison, of which one is bold."""
+
+
 def of_table(found: Reply) -> pl.DataFrame:
     """Return the table that a question prints, in which datasets head its rows."""
     import polars as pl
 
     names = iter(("dataset", "verdict"))
-    heads = [head or next(names) for head in found.columns]
-    cells = [["" if cell is None else shown(cell) for cell in row] for row in found.table]
+    columns, table, _ = found.paper if found.paper[0] else (found.columns, found.table, ())
+    heads = [head or next(names) for head in columns]
+    cells = [["" if cell is None else shown(cell) for cell in row] for row in table]
     frame = pl.DataFrame(cells, schema=dict.fromkeys(heads, pl.String), orient="row")
     return frame.select(name for name in heads if name == "verdict" or (frame[name] != "").any())
 
@@ -286,12 +309,18 @@ def _cite(match: re.Match[str]) -> str:
     return rf"\cite{{{match[1]}}}"
 
 
-def of_answers(found: Reply) -> pl.DataFrame:
-    """Return the numbers of answers in rows; those about cells begin with their names."""
+def of_answers(found: Reply, *, in_words: bool = False) -> pl.DataFrame:
+    """Return the numbers of answers in rows; those about cells begin with their names.
+
+    `in_words`: rows for readers, in which sentences name no cells.
+    """
     import polars as pl
 
+    def is_name(one: Answer) -> bool:
+        return "\n" not in one.headline and not (in_words and one.headline.endswith("."))
+
     rows = [
-        ({"cells": one.headline} if one.details and "\n" not in one.headline else {}) | flat(row)
+        ({"cells": one.headline} if one.details and is_name(one) else {}) | flat(row)
         for one in found.answers
         for row in one.rows
     ]
@@ -348,6 +377,8 @@ def in_cells(
     kinds, is_below = set[bool](), False
     for name in columns:
         values: list[object] = frame[name].to_list()
+        if name in _PLACES and frame[name].dtype.is_integer():
+            values = [value if value is None else Numeral(str(value)) for value in values]
         told = [""] * len(values)
         if f"{name}{_BELOW_IT}" in frame.columns:
             from manyseed.analysis.counts import below
@@ -369,12 +400,17 @@ def in_cells(
         form = meant[1 if len(kinds) == 2 else 0 if True in kinds else 2]
         remarks.append(f"{form} the 95 % interval over {over[0]}.")
     if is_below:
-        remarks.append("A standard deviation with < is below one test point, 1/n.")
+        remarks.append(
+            "A standard deviation with <: no spread was seen; it is below one test point, 1/n."
+        )
     if {"n", "coverage"} <= {*frame.columns}:
         remarks.append("n: cells of the group, or rows of another table.")
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
 
 
+_NUMBERED = "index row cell cell_a cell_b repeat_index run_index run_i run_j"
+_PLACES = _NUMBERED.split()
+"""Columns of numbers that count nothing, and so have no commas."""
 LEVELS = ("alpha_hat", "alpha_hat_mean")
 """Columns of α̂ that say nothing below their resolution δ."""
 

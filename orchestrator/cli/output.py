@@ -312,6 +312,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | None) or str(value).lstrip("+-")[:1] in "–<0123456789"
 
 
+class Numeral(int):
+    """A number that counts nothing, such as a row's."""
+
+
 def shown(value: object) -> str:
     """Format a value as in tables."""
     if value is None:
@@ -319,7 +323,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return f"{value:d}" if isinstance(value, Numeral) else f"{value:,}"
     if isinstance(value, float):
         if value != value:
             return "–"

@@ -116,7 +116,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.asking.query import Query, of_paper
+    from manyseed.orchestrator.asking.query import Query, every_column, of_paper
     from manyseed.orchestrator.sweep import Sweep
 
     form = formats.asked(form, output, as_json=as_json)
@@ -146,6 +146,8 @@ def query(
         all_rows = limit or len(frame)
         _show(frame, form, output, all_rows, {"table": table}, [], "No columns.", paper)
         return
+    if question.columns in (["*"], ["all"]):
+        question = replace(question, columns=every_column(results, question))
     few = of_paper(results, question) if form in formats.IN_WORDS else []
     if few:
         question = replace(question, columns=few)

@@ -27,7 +27,7 @@ from manyseed.jobs.checks import parsed
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.cellgroups import require_axes, unusual, usual_first
+from manyseed.orchestrator.computing.cellgroups import require_axes, usual_first
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
@@ -39,13 +39,16 @@ from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
     B,
     Compared,
+    alike_in,
     all_together,
     by_test_set,
     holds_together,
+    in_paper,
     in_words,
     judged,
     on_shared,
     other_data,
+    row_of,
     side_told,
     told,
     told_apart,
@@ -469,7 +472,7 @@ def reply(
         Answer(
             f"{first}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[sides | {"verdict": side_told(one)} | asdict(one.result)] if one.result else [],
+            rows=[row_of(one)],
         )
         for one, sides in zip(shown, names, strict=True)
     ]
@@ -492,6 +495,7 @@ def reply(
         asdict(one) | {"verdict": side_told(one), "words": [*words(one)]} for one in comparisons
     ]
     columns, table, below = _table(shown, comparisons)
+    ways = {side_told(one)[2:] for one in shown if told(one, judged(one)) in (A, B)}
     return Reply(
         answers,
         {"comparisons": values},
@@ -501,6 +505,14 @@ def reply(
         columns=columns,
         table=table,
         below=below,
+        paper=(
+            ["dataset", "with", "a", "b", "verdict", "difference", f"± ({100 * confidence:g} %)"],
+            [in_paper(one) for one in shown],
+            [
+                *(f"verdict: the {said} side." for said in ways),
+                *filter(None, (re.sub(r"^P: [^.]*\. ?", "", line) for line in below)),
+            ],
+        ),
         left=max(n - limit, 0),
     )
 
@@ -515,7 +527,6 @@ def _table(
     table: list[list[object]] = []
     for one in shown:
         a, b = told_apart(one)
-        where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
         numbers = ["–"] * 3
         limits, found = judged(one), one.result
         if found is not None:
@@ -525,7 +536,7 @@ def _table(
         said = in_words(one)
         if len(every) > 1 and said != "not told" and not holds_together(one):
             said += ", alone"
-        levels = ", ".join([*where, *unusual(one.same)])
+        levels = ", ".join(alike_in(one))
         dataset = one.same.get("dataset", "several datasets")
         table.append([dataset, f"{a} - {b}", said, levels, *numbers])
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
+from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
@@ -275,6 +276,46 @@ def two_named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweep
         more.append(f"epoch {cell.epoch:,}")
     name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
     return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"
+
+
+def row_of(one: Compared) -> dict[str, Any]:
+    """Return the numbers of a comparison, below the names of what is compared.
+
+    `low` and `high`: the interval that the verdict rests on.
+    """
+    a, b = told_apart(one)
+    if (a, b) == (A, B) and one.a.directory != one.b.directory:
+        a, b = one.a.directory, one.b.directory
+    names = {
+        "dataset": one.same.get("dataset"),
+        "with": ", ".join(alike_in(one)),
+        "a": a,
+        "b": b,
+        "cell_a": one.a.cell,
+        "cell_b": one.b.cell,
+        "verdict": side_told(one),
+    }
+    if one.result is None:
+        return names
+    numbers = asdict(one.result)
+    first = {name: numbers[name] for name in ("mean_a", "mean_b", "difference")}
+    low, high = judged(one) or (None, None)
+    return names | first | {"low": low, "high": high} | numbers
+
+
+def alike_in(one: Compared) -> list[str]:
+    """Return the levels, besides their dataset, in which two cells agree and others may not."""
+    where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
+    return [*where, *unusual(one.same)]
+
+
+def in_paper(one: Compared) -> list[object]:
+    """Return the row of a comparison in a table for a paper."""
+    (a, b), limits = told_apart(one), judged(one)
+    names = [one.same.get("dataset"), ", ".join(alike_in(one)), a, b]
+    said = {A: a, B: b, ALIKE: ALIKE, "": "not told"}[told(one, limits)]
+    difference = "–" if one.result is None else f"{one.result.difference:+.4f}"
+    return [*names, said, difference, f"{(limits[1] - limits[0]) / 2:.4f}" if limits else "–"]
 
 
 IMPORTED = "imported"  # source of datasets that are known only through imported predictions

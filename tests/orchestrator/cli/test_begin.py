@@ -152,7 +152,7 @@ def test_a_word_that_is_no_page_is_looked_for() -> None:
         ("test set", "datasets#test-sets"),
         ("bootstrap", "results#"),
         ("p-value", "faq#p-values"),
-        ("confidence interval", "plots#figures"),
+        ("confidence interval", "faq#how-intervals"),
         ("pandas", "python#"),
         ("csv", "import#"),
         ("pytorch", "own#a-pytorch-module"),
@@ -202,7 +202,7 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         *((word, "faq#licence-and-how-to-cite") for word in ("license", "licence", "cite")),
         ("delete", "sweep-file#planning-again"),
         ("error bars", "plots#figures-as-files-manyseed-plot"),
-        ("intervals", "plots#figures-as-files-manyseed-plot"),
+        ("intervals", "faq#how-intervals-are-computed"),
         ("not told", "glossary#not-told"),
         ("which image", "faq#which-image-is-row-n"),
         ("group patient leakage", "faq#rows-that-belong-together-and-other-leakage"),
@@ -291,6 +291,7 @@ QUESTIONS = {
     "a methods section": "recipes#i-need-the-methods-section",
     "optimizer": "classifiers#optimizers",
     "early stopping": "faq#early-stopping-and-validation-sets",
+    "difference between churn and error consistency": "faq#the-difference-between-churn-and",
 }
 
 
@@ -315,11 +316,22 @@ faq#feature-importance-fairness-adversarial-attacks: SHAP; feature importance; f
 faq#renaming: rename; rename a classifier
 faq#setting-a-learning-rate: learning rate; batch size; epochs; weight decay
 faq#imbalanced-classes: class weights; imbalance; oversampling; SMOTE
-faq#rows-that-belong-together-and-other-leakage: data leakage; group split
+faq#rows-that-belong-together-and-other-leakage: data leakage; group split; leave one group out
 faq#a-task-is-killed-for-memory: out of memory; OOM
 faq#the-walltime-is-too-short-for-one-fit: walltime
 faq#it-stopped-in-the-middle: resume; crash
 faq#the-disk-is-full: disk full; no space left
+faq#the-trained-models: weights; model weights; where are the weights; save models; save the model
+faq#the-trained-models: where is the model saved; get the trained weights
+faq#how-intervals-are-computed: how are intervals computed; confidence intervals; t interval
+faq#logging-out-while-it-trains: log out; logout; close terminal; background; disconnect
+faq#logging-out-while-it-trains: nohup; detach
+faq#several-people-one-sweep: share a sweep; two people; collaborate; permissions; umask
+faq#predictions-and-probabilities-as-files-or-on-a-hub: HuggingFace export; upload predictions
+faq#predictions-and-probabilities-as-files-or-on-a-hub: probabilities to csv
+faq#how-many-cores-and-workers: how many cores; how many workers
+faq#a-baseline-from-another-paper: baseline from another paper
+scale#what-to-keep: how much disk does it take; how much space; disk space
 faq#can-runs-be-deleted: delete runs
 perturbations#labels-perturb_labels: label noise; noisy labels; perturb_labels
 perturbations#training-rows-train_fraction-and-vary: bagging; training size; subsample
@@ -343,9 +355,9 @@ cluster#nothing-starts: pending
 cluster#other-schedulers: PBS; SGE
 datasets#a-folder-of-images: own images; image folder; own folder
 start#images: images
-datasets#a-split-in-the-file: cross-validation; k-fold
+datasets#a-split-in-the-file: cross-validation; k-fold; time series
 datasets#test-sets: train test split; stratified
-datasets#a-function-of-your-own: text data; time series
+datasets#a-function-of-your-own: text data
 plots#figures-as-files-manyseed-plot: colour; color; font; figure size; plot; svg
 python#from-python: pandas; notebook; API
 results#asking-manyseed-query: export csv; excel

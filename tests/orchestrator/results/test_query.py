@@ -208,7 +208,7 @@ def test_a_spread_of_none_is_below_what_the_test_set_resolves(tmp_path: Path) ->
     assert row["accuracy_std"] == 0
     told = asked(made, *columns)
     assert "0.9750 < 0.0250" in " ".join(told.split())
-    assert told.count("A standard deviation with < is below one test point, 1/n.") == 1
+    assert told.count("A standard deviation with <: no spread was seen") == 1
     of_runs = ("-t", "runs", "-c", "accuracy", "--agg", "mean,sd")
     for by in ("classifier", "dataset,classifier"):  # one bound, whatever the table
         told = " ".join(asked(made, *of_runs, "--by", by).split())
@@ -570,12 +570,24 @@ def test_json_has_neither_nan_nor_infinity() -> None:
     }
 
 
+def test_all_columns_are_those_of_the_table(sweep: Sweep) -> None:
+    for every in ("*", "all"):
+        rows = pl.read_csv(io.StringIO(asked(sweep, "-c", every, "-f", "csv")))
+        assert {*sweep.results["cells"].columns} <= {*rows.columns}
+        rows = pl.read_csv(
+            io.StringIO(asked(sweep, "--by", "classifier", "-c", every, "-f", "csv"))
+        )
+        assert {"n_runs", "accuracy_mean", "accuracy_std", "ece_mean"} <= {*rows.columns}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("-f", "xls"), '--format = "xls": unknown format'),
         (("-f", "lates"), 'did you mean "latex"'),
         (("-o", "rows.xlsx"), "or give --format"),
+        (("-f", "latex", "-o", "rows.pdf"), "rows.tex"),
+        (("-f", "csv", "-o", "rows.json"), "rows.csv"),
         (("-o", "no/such/rows.csv"), "its folder is not there"),
         (("--json", "-f", "csv"), "contradicts --json"),
         (("--by", "--agg", "means"), 'did you mean "mean"'),
@@ -677,7 +689,8 @@ def test_an_error_is_an_object_where_json_is_asked_for(sweep: Sweep, how: tuple[
 def test_a_sweeps_own_files_are_not_written_over(sweep: Sweep) -> None:
     for file in (sweep.paths.table("runs"), sweep.paths.sweep_file, sweep.paths.plan / "x.csv"):
         before = file.read_bytes() if file.exists() else None
-        code, told = inside("query", sweep.directory, "-o", file, "-f", "csv")
+        form = "parquet" if file.suffix == ".parquet" else "csv"
+        code, told = inside("query", sweep.directory, "-o", file, "-f", form)
         assert (code, "is among the sweep's own files" in told) == (2, True)
         assert (file.read_bytes() if file.exists() else None) == before
 

@@ -19,7 +19,7 @@ import pytest
 import manyseed.orchestrator.results.questions as folder
 from manyseed import Sweep
 from manyseed.analysis.questions.question import PAGE
-from manyseed.orchestrator.cli import guide
+from manyseed.orchestrator.cli import formats, guide
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.questions import registry
@@ -228,8 +228,43 @@ def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
         a, b = (heads.index(f"mean {side}") for side in "ab")
         bold = [("**" in body[a], "**" in body[b]) for body in bodies[2:]]
         assert bold == [(False, True), (False, False), (True, False)]
-        assert len(heads) == (2 if columns else 8)
+        assert len(heads) == (2 if columns else 7)
         assert "Bold: the better side, where that is told." in text
+
+
+def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Sweep) -> None:
+    asked = ("compare", sweep.directory)
+    code, text = inside(*asked, "-f", "csv")
+    rows = pl.read_csv(io.StringIO(text))
+    assert code == 0
+    assert rows.columns[0] == "dataset"
+    apart = {one.axes["classifier"] for pair in sweep.compare() for one in (pair.a, pair.b)}
+    assert {*rows["a"], *rows["b"]} == apart
+    assert {"cell_a", "cell_b", "verdict", "difference", "low", "high", "better"} <= {*rows.columns}
+    assert inside(*asked, "--columns", "?") == (0, "\n".join([*rows.columns, ""]))
+    code, text = inside(*asked, "-f", "latex")
+    head = next(line for line in text.splitlines() if line.startswith("dataset & "))
+    assert (code, " & a & b & verdict & difference & " in head) == (0, True)
+    assert "(cell 0)" not in text
+    code, text = inside(*asked, "-f", "latex", "--bold", "best", "--columns", "difference,verdict")
+    assert (code, "accuracy_mean" in text, "mean_a,mean_b" in text) == (2, False, True)
+
+
+def test_answers_for_a_paper_are_as_wide_as_their_numbers(sweep: Sweep) -> None:
+    code, text = inside("answers", sweep.directory, "accuracy", "-f", "latex", "--bold", "best")
+    assert (code, "& accuracy" in text, "Bold: only the best number" in text) == (0, True, True)
+    found = sweep.answers("points")
+    code, text = inside("answers", sweep.directory, "points", "-f", "markdown", "--limit", 2)
+    assert code == 0
+    for one in found:
+        if one.rows:
+            assert text.count(one.headline[:30]) <= 1
+    heads = [line for line in text.splitlines() if line.startswith("| ") and "index" in line]
+    assert heads
+    assert not any("cells" in line.split(" | ")[0] for line in heads)
+    frame = pl.DataFrame({"index": [12345], "n": [12345]})
+    printed = formats.in_format(frame, "markdown", {}, []).decode()
+    assert "| 12345 | 12,345 |" in printed
 
 
 def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: Path) -> None:

@@ -29,18 +29,17 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import too_alike
 from manyseed.analysis.questions.intervals import (
     ASSUMED,
     SKEWED,
     clustered,
-    may_differ,
     of_log_variance,
     of_variance,
     total,
 )
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
+from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
 from manyseed.analysis.tables.rows import VARIES, Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
@@ -97,7 +96,6 @@ FEWEST = 4  # runs of a repeat: fewer say next to nothing about a variance
 FREEDOM = 6  # degrees of freedom of a classifier, likewise
 
 _CLUSTER = ["classifier", "stratum", "cluster"]
-_ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,33 +111,6 @@ class SeedSpread:
     high: float
     runs: int
     skewness: float
-
-
-@dataclass(frozen=True, slots=True)
-class AlikeRuns:
-    """A classifier whose runs differ too little for a spread: `sd` is below one test point, `step`.
-
-    `freedom`: number of runs less the number of repeats.
-    """
-
-    classifier: str
-    runs: int
-    freedom: float
-    sd: float
-    step: float
-
-    @property
-    def words(self) -> str:
-        """What can be told of it."""
-        if self.sd <= math.sqrt(_ROUNDING):
-            return (
-                f"The accuracies of all {self.runs:,} runs of {self.classifier} are equal on their "
-                f"test sets, while {may_differ(self.freedom, CONFIDENCE)}."
-            )
-        return (
-            f"The standard deviation of {self.runs:,} runs of {self.classifier}, {self.sd:.2g}, is "
-            f"below one test point ({self.step:.2g}), the least that test sets resolve."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +190,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     if len(found) < len(shared.classifiers) or found["known_freedom"].to_numpy().min() < FREEDOM:
         return None
     found = found.join(
-        _resolved(by_repeat, repeats), on="classifier", how="left", maintain_order="left"
+        resolved(by_repeat, repeats), on="classifier", how="left", maintain_order="left"
     ).with_columns(sd=(pl.col("squares") / pl.col("freedom")).sqrt())
     is_alike = found["alike"].to_list()
     shown = ("classifier", "runs", "freedom", "sd", "step")
@@ -261,27 +232,6 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
     ratio = compared(first, last)
     return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, alike)
-
-
-def _resolved(by_repeat: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
-    """Return for each classifier whether its runs are `too_alike` in all cells, and `step`.
-
-    That is one test point, the root mean square over cells by degrees of freedom, as standard
-    deviations are pooled.
-    """
-    step = (1 / pl.col("n_test").min()).fill_null(0.0)
-    of_cells = (
-        by_repeat.group_by("classifier", "cell", maintain_order=True)
-        .agg(total(pl.col("squares")).alias("squares"), total(pl.col("free")).alias("free"))
-        .join(repeats.group_by("cell").agg(step=step), on="cell", maintain_order="left")
-    )
-    values = of_cells.select(pl.col("squares") / pl.col("free"), "step").rows()
-    mean = (pl.col("step") ** 2 * pl.col("free")).sum() / pl.col("free").sum()
-    return (
-        of_cells.with_columns(alike=pl.Series([too_alike(*row) for row in values]))
-        .group_by("classifier", maintain_order=True)
-        .agg(pl.col("alike").all(), step=mean.sqrt())
-    )
 
 
 FEWEST_OF_ONE = 3  # runs of the single test set of a classifier

@@ -34,13 +34,13 @@ from manyseed.analysis.questions.howmany import (
     fewest_runs,
     resolution_of,
     seconds_per_run,
-    too_alike,
     unresolved,
 )
 from manyseed.analysis.questions.intervals import FEWEST_COMPARED
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 from manyseed.analysis.questions.question import Answer, first_ones
+from manyseed.analysis.questions.resolution import too_alike
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT, Tables
 
 Real = NDArray[np.float64]

@@ -55,13 +55,13 @@ from manyseed.analysis.questions.intervals import (
 )
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
+from manyseed.analysis.questions.resolution import ROUNDING, too_alike
 from manyseed.analysis.tables.rows import REPEAT, Tables, independent
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 WIDEST = 100  # times its lower end: an interval whose upper end is larger is no answer
-_ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
 Real = NDArray[np.float64]
 
@@ -139,11 +139,6 @@ def for_mean(
     return replace(answer, reason=f"{answer.reason}; {assumed(useful, among)}")
 
 
-def too_alike(variance: float, resolution: float) -> bool:
-    """Return whether values vary too little for their variance to say how much runs vary."""
-    return variance <= _ROUNDING or variance < resolution**2
-
-
 def unresolved(
     variance: float,
     freedom: int,
@@ -156,7 +151,7 @@ def unresolved(
 
     `freedom`: number of independent runs less the number of test sets.
     """
-    if variance <= _ROUNDING:
+    if variance <= ROUNDING:
         reason = (
             f"it cannot be told yet, as the accuracies of all {made:,} runs are equal on their "
             f"test set, while {may_differ(freedom, confidence)}"
@@ -192,7 +187,7 @@ def for_pairs(
         return RunsNeeded(purpose, None, None, None, 0, 0, confidence, reason=nothing)
     made, repeats = int(found.runs.sum()), found.runs.size
     of_pair = max(float(found.weights @ found.zeta_2), 0.0)
-    is_equal = found.limits(FEWEST, confidence)[1] <= _ROUNDING
+    is_equal = found.limits(FEWEST, confidence)[1] <= ROUNDING
     if is_equal or too_alike(of_pair, resolution):
         reason = f"it cannot be told yet, as all pairs of the {made:,} runs have the same value"
         if not is_equal:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 from urllib.parse import quote, unquote
 
+from manyseed.jobs.datasets.imagefolder import is_foreign
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.placing import opened, place, read_plain
 from manyseed.orchestrator.disk.records import locked
@@ -208,9 +209,11 @@ def _foreign(directory: Path) -> Iterator[str]:
     """Yield the names of files that lie in a sweep and are no part of it."""
     for parent, folders, names in os.walk(directory):
         folder = Path(parent).relative_to(directory)
-        folders[:] = [one for one in folders if not one.startswith(".") and folder / one != _TASKS]
+        folders[:] = [one for one in folders if not is_foreign(one) and folder / one != _TASKS]
         for name in names:
             file = (folder / name).as_posix()
+            if is_foreign(name):
+                continue  # of other programs, in every folder that they show
             if not _SEALED.fullmatch(file) and not re.fullmatch(REWRITTEN, file):
                 yield file
 

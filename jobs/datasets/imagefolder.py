@@ -230,7 +230,8 @@ def _parts_of_a_split(names: set[str]) -> list[str]:
     return [*kinds] if is_split else []
 
 
-def _is_foreign(name: str) -> bool:
+def is_foreign(name: str) -> bool:
+    """Return whether a file or folder is one that other programs put beside users' files."""
     return name.startswith(".") or name.lower() in _FOREIGN | _FOREIGN_FILES
 
 
@@ -240,7 +241,7 @@ def _names(path: Path) -> list[str]:
         raise refused(path, f"cannot be read: there is no such folder{did_you_mean_path(path)}")
     names = []
     for folder in sorted(path.iterdir()):
-        if _is_foreign(folder.name):
+        if is_foreign(folder.name):
             continue
         if not folder.is_dir():
             if folder.suffix.lower() in ENDINGS:
@@ -249,7 +250,7 @@ def _names(path: Path) -> list[str]:
         of_class = []
         for file in sorted(folder.rglob("*")):
             name = file.relative_to(path)
-            if file.is_dir() or any(map(_is_foreign, name.parts)):
+            if file.is_dir() or any(map(is_foreign, name.parts)):
                 continue
             if file.suffix.lower() not in ENDINGS:
                 known = ", ".join(ENDINGS)

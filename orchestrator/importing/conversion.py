@@ -12,7 +12,7 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError
 from manyseed.orchestrator.importing.arrays import READERS
 from manyseed.orchestrator.importing.classes import by_numbers
-from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree
+from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree, leaves_out
 from manyseed.orchestrator.importing.mapping import is_named
 from manyseed.orchestrator.importing.truths import is_truth, truths_in
 
@@ -84,6 +84,11 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
             same = [one for one in every if one.name == example.name]
             form = next(filter(None, map(form_of_tree, (every, same))), "")
             form = form or form_of_one(path)
+            if leaves_out(form, every, file):
+                remedy = f"its folders do; say with --name what their paths, such as {path}, mean: "
+                remedy += "which part is the {run}, which the {classifier} if there are several"
+                what = "this folder has no files of predictions"
+                raise UserError(what, file=file, remedy=remedy)
             raise Unread(
                 "this folder has no files of predictions",
                 file=file,

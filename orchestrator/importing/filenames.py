@@ -61,13 +61,24 @@ def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
         or is_unlike
         or any("/" in name for name in counts)
     ):
-        return "", {}
+        return _of_files_after_runs(paths)
     if len(counts) == 1:
         return f"{next(iter(counts))}{forms.pop()}", dict(counts)
     found_before = _BEFORE.match(shared_ends(counts)[0])  # model=cnn, model=vit
     start = found_before[0] if found_before else ""
     named = {name.removeprefix(start): n for name, n in counts.items()}
     return f"{start}{{classifier}}{forms.pop()}", named
+
+
+def _of_files_after_runs(paths: Sequence[str]) -> tuple[str, dict[str, int]]:
+    """Return the pattern of paths that begin with the run: ``seed0_cnn.csv``, ``seed0_vit.csv``."""
+    (suffix,) = suffixes if len(suffixes := {Path(path).suffix for path in paths}) == 1 else ("",)
+    form, counts = _after_runs([path.removesuffix(suffix) for path in paths])
+    are_runs = all(name.isdecimal() or is_of_runs(name) for name in counts)
+    is_split = any(_VARIANT.fullmatch(name) for name in counts)
+    if are_runs or is_split or any("/" in name for name in counts):
+        return "", {}
+    return form + suffix, counts
 
 
 def models_apart(files: Sequence[Path]) -> tuple[str, list[str]]:
@@ -111,17 +122,27 @@ def form_of_models(names: Sequence[str]) -> str:
 
 
 _APART = {ord("."): 0x1F, ord("/"): 0x1E}
-_RUN_FIRST = re.compile(rf"({OF_RUNS}[\W_]*)[0-9]+([\W_]+)(.*[^\W_].*)", re.IGNORECASE | re.DOTALL)
+_RUN_FIRST = re.compile(
+    rf"((?:.*[\W_])?{OF_RUNS}[\W_]*|)([0-9]+)([\W_]+)(.*[^\W_].*)", re.IGNORECASE | re.DOTALL
+)
 
 
 def _after_runs(names: Sequence[str]) -> tuple[str, dict[str, int]]:
-    """Return the form of names that begin with the run (``seed0_cnn``), and each model's count."""
+    """Return the form of names that begin with the run (``seed0_cnn``), and each model's count.
+
+    None if each name has a number and a word of its own: what follows may be an id of the run.
+    """
     found = [each.groups() for name in names if (each := _RUN_FIRST.fullmatch(name))]
-    forms = {(before, between) for before, between, _ in found}
+    forms = {(before, between) for before, _, between, _ in found}
     if len(found) < len(names) or len(forms) != 1:
         return "", {}
+    counts = Counter(model for *_, model in found)
+    plain = {re.sub("[0-9]+", "", hidden(model)) for model in counts}
+    are_words = len(plain) == len(counts) < len(names)
+    if len({number for _, number, *_ in found}) == len(names) and not are_words:
+        return "", {}
     ((before, between),) = forms
-    return f"{before}{{run}}{between}{MODEL}", dict(Counter(model for *_, model in found))
+    return f"{before}{{run}}{between}{MODEL}", dict(counts)
 
 
 _OF_ONE = re.compile(
@@ -156,9 +177,26 @@ def form_of_tree(files: Sequence[Path]) -> str:
     form = "/".join(forms)
     if form.count("{run}") > 1:  # fold0/seed1.csv
         form = _FOLD_OF_RUNS.sub(r"\1{repeat}", form, count=1)
+    forms = form.split("/")
+    numbered = [at for at, part in enumerate(forms) if "{run}" in part]
+    above = [path.parts[numbered[0]] for path in paths] if len(numbered) == 2 else []
+    if above and min(Counter(above).values()) > 1 and not any(map(is_of_runs, above)):
+        forms[numbered[0]] = MODEL  # bs32/seed0.csv
+        form = "/".join(forms)
     read = max(form.count(part) for part in ("{classifier}", "{run}"))
     is_read_once = read == 1 or (read == 0 and "*" in form)
     return form if all(forms) and is_read_once else ""
+
+
+def leaves_out(form: str, files: Sequence[Path], top: Path) -> bool:
+    """Return whether a pattern leaves out files like those it matches: other numbers or folders."""
+    any_of = re.compile(re.sub(r"\\\{\w+\\\}|\\\*", "[^/]*", re.escape(form)))
+    taken, left = set[str](), set[str]()
+    for file in files:
+        path = file.relative_to(top).as_posix()
+        kinds = taken if any_of.fullmatch(path) else left
+        kinds |= {re.sub("[0-9]+", "0", path), re.sub("[0-9]+", "0", file.name)}
+    return bool(taken & left)
 
 
 def _form_of_numbers(names: Sequence[Path]) -> str:

@@ -138,7 +138,11 @@ def test_names_with_a_tilde_are_names_and_printed_quoted(
 
 def test_plan_names_the_way_to_train(login: Path) -> None:
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
-    assert commands(said) == ["cluster init", "docs cluster", "submit 'my runs'"]
+    assert commands(said) == [
+        "cluster init (what it says: manyseed docs cluster)",
+        "submit 'my runs' --cluster local",
+        "submit 'my runs'",
+    ]
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
     said = inside()[1]
     assert "manyseed run 'my sweep.toml'\n" in said

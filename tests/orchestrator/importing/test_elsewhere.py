@@ -247,3 +247,36 @@ def test_a_pickled_dict_of_arrays_comes_with_what_makes_it_readable() -> None:
     subprocess.run([sys.executable, *shlex.split(line)[1:]], check=True)
     assert inside("import", "a.npz", "--out", "made")[0] == 0
     assert accuracies(Path("made")) == {"imported": pytest.approx(right(6))}
+
+
+@pytest.mark.parametrize(
+    ("models", "path", "form"),
+    [
+        (("cnn", "vit"), "seed{s}_{m}.csv", "seed{run}_{classifier}.csv"),
+        (("resnet18", "resnet50"), "run{s}-{m}.csv", "run{run}-{classifier}.csv"),
+        (("bs32", "bs64"), "{m}/seed{s}.csv", "{classifier}/seed{run}.csv"),
+        (("lr0.1", "lr0.5"), "{m}/s{s}.csv", "{classifier}/s{run}.csv"),
+        (("gpt2", "t5"), "{m}/0{s}.csv", "{classifier}/{run}.csv"),
+        (("2026-05-01", "2026-05-02"), "{m}/{s}/p.csv", "{classifier}/{run}/p.csv"),
+    ],
+)
+def test_seeds_are_runs_wherever_the_model_stands(
+    models: tuple[str, ...], path: str, form: str
+) -> None:
+    wrong = {models[0]: (5, 6), models[1]: (12, 14)}
+    for model, each in wrong.items():
+        for seed, n_wrong in enumerate(each):
+            written(f"lab/{path.format(m=model, s=seed)}", table(n_wrong, seed))
+    said = refused("lab")
+    assert form in said
+    found = accuracies(followed("lab"))
+    assert found == {model: pytest.approx(right(*each)) for model, each in wrong.items()}
+
+
+def test_no_form_is_proposed_that_leaves_out_files_of_its_kind() -> None:
+    for seed in (0, 1):
+        for epoch in (1, 2):
+            written(f"lab/seed{seed}/rep{epoch}.csv", table(5 + seed, epoch))
+    said = refused("lab")
+    assert "--name what their paths" in said
+    assert "manyseed import" not in said

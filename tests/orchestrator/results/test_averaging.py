@@ -16,7 +16,7 @@ from scipy import stats
 
 from manyseed.analysis.axes import LATER
 from manyseed.orchestrator.asking.query import query
-from manyseed.orchestrator.cli.formats import in_cells
+from manyseed.orchestrator.cli.formats import bounded, in_cells
 from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.errors import UserError
 
@@ -299,7 +299,7 @@ def test_an_alpha_hat_below_the_resolution_is_told_as_that(name: str) -> None:
             "delta": [0.07, 0.394, 0.09, 0.1, None],
         }
     )
-    _, rows, _ = in_cells(frame)
+    _, rows, _ = in_cells(bounded(frame))
     assert [row[0] for row in rows] == [
         "< 0.07",
         "< 0.39",

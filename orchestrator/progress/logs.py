@@ -21,6 +21,7 @@ from manyseed.orchestrator.submissions.submission import (
     lost_files,
     retrying,
     submissions,
+    tasks_known,
     tasks_of,
     training,
 )
@@ -97,10 +98,7 @@ def died(paths: SweepPaths) -> list[str]:
     A task whose report cannot be read is none: how it ended is not known.
     """
     listed = submissions(paths)
-    try:
-        states = tasks_of(listed)
-    except UnavailableError:
-        states = tasks_of(listed, ask=False)
+    states = tasks_known(listed)
     return [
         task.job_id or f"{submission.number}/{task.number}"
         for submission, tasks in zip(listed, states, strict=True)
@@ -201,10 +199,7 @@ def _unstarted(paths: SweepPaths, submission: Submission, number: int) -> str:
     """Say how a task's job ended before the task could report anything; empty if it did not."""
     if submission.cluster == LOCAL:
         return ""
-    try:
-        (tasks,) = tasks_of([submission])
-    except UnavailableError:
-        (tasks,) = tasks_of([submission], ask=False)
+    (tasks,) = tasks_known([submission])
     (task,) = (task for task in tasks if task.number == number)
     if task.is_alive or task.state not in _ENDED:
         return ""
@@ -310,10 +305,7 @@ def _why(paths: SweepPaths, group: int, row: int) -> str:
 def retrained(paths: SweepPaths, *places: tuple[int, int]) -> bool:
     """Return whether tasks that train or wait have any of these runs (group, row)."""
     listed = submissions(paths)
-    try:
-        states = tasks_of(listed)
-    except UnavailableError:
-        states = tasks_of(listed, ask=False)
+    states = tasks_known(listed)
     files = [
         submission.files.task(task.number)
         for submission, tasks in zip(listed, states, strict=True)

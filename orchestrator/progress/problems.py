@@ -12,7 +12,7 @@ from typing import Literal
 import polars as pl
 
 from manyseed.orchestrator.disk.placing import read_end
-from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
+from manyseed.orchestrator.errors import ManyseedError, StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
@@ -24,7 +24,7 @@ from manyseed.orchestrator.submissions.submission import (
     TaskState,
     lost_failures,
     lost_files,
-    tasks_of,
+    tasks_known,
     training,
 )
 from manyseed.orchestrator.survey import Survey
@@ -84,16 +84,10 @@ def _among(runs: pl.DataFrame, files: Iterable[Path], how: Literal["semi", "anti
 
 def in_hand(state: Survey, listed: Sequence[Submission]) -> int:
     """Return how many of the missing runs have tasks of these submissions that are alive."""
-    if not listed:
-        return 0
-    try:
-        tasks = tasks_of(listed)
-    except UnavailableError:
-        tasks = tasks_of(listed, ask=False)
     alive = [
         one.files.task(task.number)
-        for one, states in zip(listed, tasks, strict=True)
-        for task in states
+        for one, tasks in zip(listed, tasks_known(listed), strict=True)
+        for task in tasks
         if task.is_alive
     ]
     missing = state.with_state("missing").select("group", "row")

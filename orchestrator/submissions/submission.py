@@ -283,6 +283,14 @@ def running(submissions: Sequence[Submission], *, ask: bool = True) -> list[Subm
     return [submission for submission, tasks in states if any(task.is_alive for task in tasks)]
 
 
+def tasks_known(listed: Sequence[Submission]) -> list[list[TaskState]]:
+    """Return what `tasks_of` does; where a scheduler does not answer, by what tasks wrote."""
+    try:
+        return tasks_of(listed)
+    except UnavailableError:
+        return tasks_of(listed, ask=False)
+
+
 def tasks_of(
     submissions: Sequence[Submission],
     *,

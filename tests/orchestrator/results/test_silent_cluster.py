@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.cli.status import _training
+from manyseed.orchestrator.progress import watch
 from tests.orchestrator.conftest import command, inside, wait_until, write
 from tests.orchestrator.damage import as_on_a_cluster
 from tests.orchestrator.test_run import SLOWER
@@ -96,7 +98,14 @@ def test_watching_begins_with_what_tasks_write(
 ) -> None:
     (file,) = sweep.paths.submission(2).glob("lives/*/progress.json")
     ended = file.read_text().replace('"running"', '"finished"')
-    monkeypatch.setattr(time, "sleep", lambda seconds: file.write_text(ended))
+    here = threading.current_thread()
+
+    def sleep(seconds: float) -> None:
+        # leases sleep in threads of their own, and readers for a moment until a file is whole
+        if threading.current_thread() is here and seconds >= watch._POLL_SECONDS:
+            file.write_text(ended)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     code, printed = inside("status", sweep.directory, "--watch")
     assert code == 0, printed
     assert "try again later: jobs go on meanwhile" in printed

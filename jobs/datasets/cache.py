@@ -89,12 +89,14 @@ def checksums(canonical: Mapping[str, Any], home: Path) -> dict[str, str]:
 
 def names_of(canonical: Mapping[str, Any], home: Path) -> PointNames | None:
     """Return what the samples of a prepared copy are called; None if that is not known here."""
+    where = folder(canonical, home)
     for kind, file in _NAMES.items():
         try:
-            found = json.loads((folder(canonical, home) / file).read_text())
+            found = json.loads((where / file).read_text())
+            (n,) = _about(where)["files"]["y.npy"]["shape"]
         except (OSError, *UNLIKE):
             continue
-        if isinstance(found, list):
+        if isinstance(found, list) and len(found) == n:
             return PointNames(kind, [str(name) for name in found])
     return None
 

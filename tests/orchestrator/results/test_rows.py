@@ -163,3 +163,20 @@ def test_whole_numbers_of_arrays_and_parquet_are_ids_as_they_are(table: pl.DataF
         names = names_of(info.canonical)
         assert names is not None
         assert names.of[:2] == [str(2**60), str(2**60 + 1)]
+
+
+@pytest.mark.parametrize("damaged", ["[", "{}", '["1", "2"]', "\x00"])
+def test_names_that_are_damaged_or_of_other_data_name_no_row(
+    table: pl.DataFrame, tmp_path: Path, damaged: str
+) -> None:
+    table[5:].write_csv("t.csv")
+    info = resolve("file:t.csv", target="label", split="part", ignore=["who", "day"])
+    fetch(info)
+    before = names_of(info.canonical)
+    (file,) = (tmp_path / "home").rglob("rows.json")
+    file.write_text(damaged)
+    lost = names_of(info.canonical)
+    assert lost is not None
+    assert (lost.kind, [*lost.of]) == ("row", [])
+    fetch(info)
+    assert names_of(info.canonical) == before

@@ -1081,10 +1081,9 @@ def test_a_retry_is_not_proposed_of_what_is_being_retried(
     text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
     sweep = train(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
     assert "resume" in sweep.show("0:0:0")["failed"]["retry"]
-    for module in ("logs", "status"):
+    for name in ("logs.tasks_known", "logs.tasks_of", "status.tasks_of"):
         monkeypatch.setattr(
-            f"manyseed.orchestrator.progress.{module}.tasks_of",
-            lambda *_, **__: [[TaskState(0, "running")]],
+            f"manyseed.orchestrator.progress.{name}", lambda *_, **__: [[TaskState(0, "running")]]
         )
     failed = sweep.show("0:0:0")["failed"]
     assert "retry" not in failed

@@ -32,21 +32,23 @@ _CODECS = {
 """Zarr codecs that only turn bytes into numbers and text; others may execute what they read."""
 
 
-def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[str, NDArray[Any]]]:
+def read(path: Path, target: str, aside: Mapping[str, str]) -> Read:
     """Read the array ``X``, the target's, and those that are not features.
 
     `target`: name of the array of classes; with an NPY, of the file beside it. `aside`: names of
     further arrays, by the keys of the table that give them.
 
-    Returns `digest`: for an NPZ the file's SHA-256, else as `digest` computes it. `arrays`: by
-    name; an NPY is memory-mapped.
+    Returns `digest`: for an NPZ the file's SHA-256, else as `digest` computes it. `parts`: arrays
+    by name, of all rows, or of the training rows and the test rows of an NPZ (`called`); an NPY is
+    memory-mapped.
     """
     wanted = {"source": "X", "target": target, **aside}
     opened = {".npz": _of_npz, ".npy": _of_npy, ".zarr": _of_zarr}[path.suffix]
     try:
-        sha, arrays = opened(path, wanted)
-        texts = {name: array for name, array in arrays.items() if array.dtype.kind == "S"}
-        arrays |= {name: np.char.decode(array, "utf-8") for name, array in texts.items()}
+        sha, held = opened(path, wanted)
+        for arrays in held:
+            texts = {name: array for name, array in arrays.items() if array.dtype.kind == "S"}
+            arrays |= {name: np.char.decode(array, "utf-8") for name, array in texts.items()}
     except Refused:
         raise
     except Exception as error:  # whatever a codec raises in a damaged file
@@ -55,9 +57,11 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
         reason = f"cannot be read as {path.suffix}: {_in_words(error)}"
         raise refused(path, reason) from error
     for key, name in aside.items():
-        if arrays[name].shape != arrays[target].shape:
-            raise Refused(key, name, f"has shape {arrays[name].shape}, not one value for each row")
-    return sha, arrays
+        for arrays in held:
+            if arrays[name].shape != arrays[target].shape:
+                reason = f"has shape {arrays[name].shape}, not one value for each row"
+                raise Refused(key, name, reason)
+    return sha, held
 
 
 def _in_words(error: Exception) -> str:
@@ -81,7 +85,43 @@ def refused(path: Path, reason: str, needs: Mapping[str, Any] = NOTHING) -> Refu
     return Refused("source", f"file:{path}", reason, needs=needs)
 
 
-Read = tuple[str, dict[str, NDArray[Any]]]
+Read = tuple[str, list[dict[str, NDArray[Any]]]]
+
+OF_PART = re.compile(r"(?i)(.*?)(train|test)(?:ing)?(.*)")
+
+
+def called(arrays: Mapping[str, NDArray[Any]], target: str) -> list[dict[str, NDArray[Any]]]:
+    """Return arrays without an ``X`` as X, target and others, by part; none if it is not told.
+
+    Two arrays, of which one has a value for each row, are the classes and the rows. Arrays for
+    training and test rows come in pairs whose names differ by train and test: ``x_train``,
+    ``y_train``, ``x_test`` and ``y_test``, or ``train_images`` and so on. The classes are those
+    called `target`, or the only ones with a value for each row.
+    """
+    parts: tuple[dict[str, NDArray[Any]], ...] = ({}, {})
+    for name, array in arrays.items():
+        if (found := OF_PART.fullmatch(name)) and array.ndim:
+            before, part, after = found.groups()
+            parts[part.lower() == "test"][(before + after).strip("_.- ")] = array
+    train, test = parts
+    pairs = [name for name in train if name in test]
+    if not pairs and len(arrays) == 2 and not any(parts):
+        pairs, parts = [*arrays], ({**arrays},)
+    first = parts[0]
+    flat = [name for name in pairs if first[name].ndim == 1 or first[name].shape[1:] == (1,)]
+    deep = [name for name in pairs if name not in flat]
+    classes = [target] if target in pairs else flat
+    rows = [name for name in ("X", "x") if name in pairs][:1] or deep
+    if not len(classes) == len(rows) == 1 or classes == rows:
+        return []
+    names = {name: name for name in pairs} | {rows[0]: "X", classes[0]: target}
+    return [
+        {
+            new: part[old].ravel() if old in flat and new != "X" else part[old]
+            for old, new in names.items()
+        }
+        for part in parts
+    ]
 
 
 def _of_npz(path: Path, wanted: Mapping[str, str]) -> Read:
@@ -90,10 +130,12 @@ def _of_npz(path: Path, wanted: Mapping[str, str]) -> Read:
         raise refused(path, "cannot be read as .npz: it holds no arrays")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file}
+    held = [] if "X" in arrays else called(arrays, wanted["target"])
+    held = held or [arrays]
     for key, name in wanted.items():
-        if name not in arrays:
-            raise Refused(key, name, "unknown array", arrays)
-    return hashlib.sha256(content).hexdigest(), arrays
+        if name not in held[0]:
+            raise Refused(key, name, "unknown array", held[0])
+    return hashlib.sha256(content).hexdigest(), held
 
 
 def _of_npy(path: Path, wanted: Mapping[str, str]) -> Read:
@@ -113,7 +155,7 @@ def _of_npy(path: Path, wanted: Mapping[str, str]) -> Read:
             reason = f"cannot be read as .npy: {files[name].name} holds several arrays"
             raise refused(path, reason)
         arrays[name] = array
-    return digest(files), arrays
+    return digest(files), [arrays]
 
 
 def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
@@ -150,7 +192,7 @@ def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
                 path, f"{reason}; copy it again, or write it with write_empty_chunks=True"
             )
         arrays[name] = np.asarray(array[...])
-    return digest(files), arrays
+    return digest(files), [arrays]
 
 
 def _codecs(metadata: Any) -> Iterator[str]:
@@ -180,12 +222,15 @@ def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def joined(first: Mapping[str, NDArray[Any]], then: Mapping[str, NDArray[Any]], path: Path) -> Any:
-    """Concatenate the arrays of two files, the second at `path`."""
+def joined(
+    first: Mapping[str, NDArray[Any]], then: Mapping[str, NDArray[Any]], path: Path, key: str
+) -> Any:
+    """Concatenate the arrays of two files or parts; the second is at `path`, which `key` gives."""
     for name, array in then.items():
         if name in first and array.shape[1:] != first[name].shape[1:]:
-            reason = f"holds {name} {array.shape}, the source {first[name].shape}"
-            raise Refused("test_file", str(path), reason)
+            other = "the source" if key == "test_file" else "the training part"
+            reason = f"holds {name} {array.shape}, {other} {first[name].shape}"
+            raise Refused(key, str(path), reason)
     return {name: np.concatenate([first[name], then[name]]) for name in first if name in then}
 
 

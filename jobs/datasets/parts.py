@@ -18,6 +18,7 @@ SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "f
 GROUP, ROW_ID = "group", "row_id"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)  # those that name a column, which is then not a feature
+IN_PARTS, BY_ARRAYS = "parts", "arrays"  # of a description: an NPZ has arrays for each part
 
 ANY_TEXT = r"^[\s\S]+$"
 
@@ -128,7 +129,7 @@ def renumbers(canonical: Mapping[str, Any]) -> bool:
 
     `canonical`: the description of a source.
     """
-    return bool({SPLIT, ORDER, ROW_ID, "test_digest"} & {*canonical})
+    return bool({SPLIT, ORDER, ROW_ID, IN_PARTS, "test_digest"} & {*canonical})
 
 
 def _is_train(name: str, values: Any) -> Any:

@@ -43,8 +43,15 @@ from manyseed.jobs.datasets.info import (
     Samples,
     with_preparation,
 )
-from manyseed.jobs.datasets.parts import FOLDS, GROUP, names_at, renumbers, require_several
-from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
+from manyseed.jobs.datasets.parts import (
+    FOLDS,
+    GROUP,
+    IN_PARTS,
+    PARAMETERS,
+    names_at,
+    renumbers,
+    require_several,
+)
 from manyseed.jobs.datasets.split import n_points, nearest_size, sizes_near
 from manyseed.jobs.run import MachineError
 
@@ -344,7 +351,11 @@ def images_of(canonical: Mapping[str, Any], index: Sequence[int]) -> NDArray[Any
     return samples.X[rows[list(index)]].reshape(len(index), *samples.image)
 
 
-_SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
+_SPLIT_BY = {
+    "split": "the folders train and test say",
+    FOLDS: "the task's folds say",
+    IN_PARTS: "the file's arrays for training and test say",
+}
 """What defines the test sets if no key of the table does, for messages."""
 
 
@@ -368,7 +379,10 @@ def resolve(
     source.
     """
     shape = describe(source, parameters, classes)
-    testing = next((key for key in OF_FILES if key in parameters or key in shape.provenance), None)
+    testing = next(
+        (key for key in (*PARAMETERS, IN_PARTS) if key in parameters or key in shape.provenance),
+        None,
+    )
     if test is None:
         test = 0.25 if testing is None else OFFICIAL
     elif testing is not None and test != OFFICIAL:

@@ -134,7 +134,8 @@ def of_arrays(paths: Sequence[Path], contents: Sequence[Arrays], keys: Keys) -> 
     """Return the samples of arrays, as `of_tables` those of tables; images have no columns."""
     n_first, arrays, aside = None, contents[0], keys.aside
     for path, other in zip(paths[1:], contents[1:], strict=True):
-        n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other, path)
+        key = "source" if path == paths[0] else parts.TEST_FILE
+        n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other, path, key)
     if (ids := aside.get(parts.ROW_ID)) is not None and arrays[ids].dtype.kind in "iu":
         arrays = {**arrays, ids: arrays[ids].astype(str)}  # float64 may not hold them
     if arrays["X"].ndim > 2:
@@ -357,12 +358,12 @@ _NAME_THEM = "write a line with the names above it, or, if it has them, remove i
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A file's content: the bytes of a table, or arrays."""
+    """A file's content: the bytes of a table, or arrays, in two parts if the file has them."""
 
     path: Path
     digest: str
     content: bytes | None = None
-    arrays: Mapping[str, NDArray[Any]] | None = None
+    arrays: Sequence[Arrays] = ()
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
@@ -393,6 +394,10 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)
         files.append(_opened(parts.TEST_FILE, other, beside, keys))
+    in_parts = any(len(file.arrays) > 1 for file in files)
+    if in_parts and (key := next((key for key in parts.PARAMETERS if key in given), None)):
+        reason = "the file has a test set already, as arrays of its own"
+        raise Refused(key, given[key], reason, needs={key: None})
     nameless = next(filter(None, map(_without_names, files)), None)
     try:
         samples, columns = _as_samples(files, keys)
@@ -406,6 +411,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         raise Refused(key, str(where), "has no rows")
     digests = {key: file.digest for key, file in zip(_DIGESTS, files, strict=False)}
     provenance = {"source": "file", **digests, "target": target, **lists, **own}
+    provenance |= {parts.IN_PARTS: parts.BY_ARRAYS} if in_parts else {}
     shape = shape_of(samples, columns, provenance, tuple(str(file.path) for file in files))
     # an earlier sweep may have taken the table as it is: its data was prepared then
     if nameless and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
@@ -511,9 +517,9 @@ def require_there(key: str, name: str, path: Path) -> None:
 
 def _as_samples(files: Sequence[_Loaded], keys: Keys) -> Taken:
     keys.require_distinct()
+    if arrays := [(file.path, part) for file in files for part in file.arrays]:
+        return of_arrays([path for path, _ in arrays], [part for _, part in arrays], keys)
     paths = [file.path for file in files]
-    if arrays := [file.arrays for file in files if file.arrays is not None]:
-        return of_arrays(paths, arrays, keys)
     return of_tables(paths, [_parsed(file, keys) for file in files], keys)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from manyseed.analysis.counts import some
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import TABLES, Refused, paths_near, similar
-from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
+from manyseed.jobs.datasets import DatasetInfo, arrayfile, csvfile, imagefolder
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.datasets.parts import ROW_ID
@@ -221,14 +221,12 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     if path.is_file() and not path.stat().st_size:
         raise UserError("is empty", key="DATA", value=data)
     columns, unreadable = _columns(path)
-    if columns and path.suffix == ".npz" and "X" not in (held := _names_in(path)):
-        remedy = f"save the rows as X and the classes as y; it has {some(held, SHOWN)}"
-        raise UserError("has no array X", key="DATA", value=data, remedy=remedy)
-    remark = "given"
+    remark, notes = "given", tuple[str, ...]()
+    if columns and path.suffix == ".npz" and "X" not in (held := _arrays_in(path)):
+        columns, notes = _called(data, held, target or "y")
     if not columns:
         raise UserError("there are no classes beside it", key="DATA", value=data)
     target = given.get(TARGET) if target is None else target
-    notes: tuple[str, ...] = ()
     if images := named_images(path):
         notes = _named(data, images, columns, target)
     if target is None:
@@ -313,9 +311,20 @@ def _resolved(
         return datasets.resolve(source, **options, **error.needs), error.needs
 
 
-def _names_in(path: Path) -> list[str]:
+def _arrays_in(path: Path) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as file:
-        return [*file.files]
+        return {name: file[name] for name in file.files}
+
+
+def _called(data: str, held: Mapping[str, Any], target: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the arrays beside X of an NPZ that has none of this name, and what is not read."""
+    parts = arrayfile.called(held, target)
+    if not parts:
+        remedy = f"save the rows as X and the classes as {target}; it has {some([*held], SHOWN)}"
+        raise UserError("has no array X", key="DATA", value=data, remedy=remedy)
+    unread = [name for name in held if arrayfile.OF_PART.fullmatch(name) is None]
+    note = f"only its arrays for training and test are read, not {some(unread, SHOWN)}"
+    return [name for name in parts[0] if name != "X"], (note,) if parts[1:] and unread else ()
 
 
 def _columns(path: Path) -> tuple[list[str], list[str]]:
@@ -329,7 +338,7 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
             arrays = (*path.glob("*/zarr.json"), *path.glob("*/.zarray"))
             return sorted({each.parent.name for each in arrays} - {"X"}), []
         if path.suffix == ".npz":
-            return [name for name in _names_in(path) if name != "X"], []
+            return [name for name in _arrays_in(path) if name != "X"], []
         if path.suffix in (".csv", ".tsv"):
             frame = csvfile.read(path.read_bytes(), path.suffix, n_rows=100)
         else:

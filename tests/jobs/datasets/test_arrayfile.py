@@ -14,7 +14,7 @@ import pytest
 import zarr
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, load, resolve, tablefile
+from manyseed.jobs.datasets import fetch, load, names_of, resolve, tablefile
 from manyseed.jobs.run import MachineError
 from tests.jobs.datasets.files import Bomb
 
@@ -129,7 +129,7 @@ def test_an_array_is_mapped_until_a_copy_is_made(home: Path) -> None:
 
     source, _ = written(home / "npy", "npy", IMAGES, y=CLASSES)
     path = Path(source.removeprefix("file:"))
-    _, arrays = arrayfile.read(path, "y.npy", {})
+    _, (arrays,) = arrayfile.read(path, "y.npy", {})
     samples = arrayfile.images(path, arrays, "y.npy", {})
     assert isinstance(samples.X.base, np.memmap)
     assert arrayfile.converted(samples.X) is samples.X
@@ -292,3 +292,67 @@ def test_zarr_as_others_write_it(home: Path, zarr_format: Any, form: str) -> Non
     assert info.class_names == (("u", "v", "w") if form in ("fixed", "bytes") else ("0", "1", "2"))
     np.testing.assert_array_equal(data.X, ROWS)
     np.testing.assert_array_equal(data.y, np.arange(N) % 3)
+
+
+NAMED = [
+    ("x_train", "y_train", "x_test", "y_test"),
+    ("X_train", "Y_train", "X_test", "Y_test"),
+    ("train_images", "train_labels", "test_images", "test_labels"),
+    ("xtrain", "ytrain", "xtest", "ytest"),
+    ("training.data", "training.target", "testing.data", "testing.target"),
+]
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize("X", [ROWS, IMAGES])
+@pytest.mark.parametrize("is_column", [False, True])
+def test_an_npz_with_arrays_for_each_part_has_its_own_test_set(
+    home: Path, named: tuple[str, ...], X: Any, is_column: bool
+) -> None:
+    y = np.arange(N) % 3
+    y = y[:, np.newaxis] if is_column else y
+    parts = dict(zip(named, (X[:18], y[:18], X[18:], y[18:]), strict=True))
+    np.savez(home / "d.npz", val_images=X[:2], val_labels=y[:2], **parts)
+    source = f"file:{home / 'd.npz'}"
+    info = resolve(source)
+    fetch(info)
+    data = load(info.canonical)
+    np.testing.assert_array_equal(data.official_test, np.arange(18, N))
+    np.testing.assert_array_equal(data.X, X.reshape(N, -1))
+    np.testing.assert_array_equal(data.y, np.arange(N) % 3)
+    called = names_of(info.canonical)
+    assert called is not None
+    assert [called.of[0], called.of[17], called.of[18]] == ["0", "17", "0 (test)"]
+    with pytest.raises(Refused, match=r"last = 0\.2: the file has a test set already"):
+        resolve(source, last=0.2)
+    with pytest.raises(Refused, match=r"test = 0\.2: the file's arrays for training and test say"):
+        resolve(source, test=0.2)
+
+
+@pytest.mark.parametrize("named", [("data", "target"), ("x", "y"), ("images", "labels")])
+@pytest.mark.parametrize("X", [ROWS, IMAGES])
+def test_two_arrays_are_the_rows_and_the_classes(home: Path, named: Any, X: Any) -> None:
+    np.savez(home / "d.npz", **{named[0]: X, named[1]: CLASSES[:, np.newaxis]})
+    for given in ({}, {"target": named[1]}):
+        info = resolve(f"file:{home / 'd.npz'}", **given)
+        fetch(info)
+        data = load(info.canonical)
+        np.testing.assert_array_equal(data.X, X.reshape(N, -1))
+        np.testing.assert_array_equal(data.y, np.arange(N) % 2)
+
+
+def test_arrays_for_each_part_are_told_apart_or_refused(home: Path) -> None:
+    def refusal(**arrays: Any) -> str:
+        np.savez(home / "d.npz", **arrays)
+        with pytest.raises(Refused) as caught:
+            resolve(f"file:{home / 'd.npz'}")
+        return str(caught.value)
+
+    y = np.arange(N) % 2
+    assert "unknown array" in refusal(x_train=ROWS, y_train=y)
+    assert "unknown array" in refusal(x_train=ROWS, y_train=y, x_test=ROWS)
+    two = {"x_train": ROWS, "a_train": y, "b_train": y, "x_test": ROWS, "a_test": y, "b_test": y}
+    assert "unknown array" in refusal(**two)
+    assert resolve(f"file:{home / 'd.npz'}", target="b").class_names == ("0", "1")
+    said = refusal(x_train=ROWS, y_train=y, x_test=ROWS[:, :2], y_test=y)
+    assert "holds X (24, 2), the training part (24, 3)" in said

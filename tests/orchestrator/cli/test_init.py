@@ -823,6 +823,27 @@ def test_arrays_without_rows_are_told_what_to_save(here: Path) -> None:
     )
 
 
+def test_arrays_for_each_part_are_its_own_test_set(here: Path) -> None:
+    X, y = np.random.default_rng(0).normal(size=(90, 4)), np.arange(90) % 3
+    X[:, 0] += y
+    np.savez(
+        here / "digits.npz",
+        x_train=X[:60],
+        y_train=y[:60],
+        x_test=X[60:],
+        y_test=y[60:],
+        x_val=X[:9],
+        y_val=y[:9],
+    )
+    code, said = inside("init", "digits.npz", "lr-sgd")
+    assert code == 0
+    assert "90 rows (60 to train on, 30 to test)" in said
+    assert "only its arrays for training and test are read, not x_val, y_val" in said
+    table = tomllib.loads((here / "sweep.toml").read_text())
+    assert (table["name"], table["repeats"]) == ("digits", 1)
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 10
+
+
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet", "arrays.npz"])
 def test_a_damaged_file_is_told_in_our_words(here: Path, name: str) -> None:
     content = b"x,y\n\xff\xfe\n" if name.endswith(".csv") else b"PK\x03\x04 and then nothing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ _DATE = re.compile(
 )
 _FEW = 10  # different numbers at most, each ten times or more on average
 _FEWEST = 20  # rows; with fewer, whole numbers may all differ by chance
+_WORDS = 4  # and more in most labels: these are sentences
 _SHARE = 0.5  # of the rows; a category with more labels says nothing about the class
 _NUMBERS = 0.9  # of the rows; with as many, a column was meant to hold numbers
 _ROUNDING = 2.0**-44  # of a number; smaller differences are errors of float64
@@ -95,11 +96,16 @@ def column_info(
     elif not is_declared and (measured := _measured(different)):
         looks, shown = "numbers", measured
     elif len(labels) >= _FEWEST and len(different) > _SHARE * len(labels):
-        looks = "distinct"
+        looks = "text" if _are_texts(different) else "distinct"
     else:
         looks, shown = _of_labels(different, doubt)
     n_missing = values.size - len(labels)
     return ColumnInfo(name, "categorical", len(different), looks, shown, n_missing=n_missing)
+
+
+def _are_texts(labels: Collection[str]) -> bool:
+    """Return whether labels are of several words each, as sentences are."""
+    return sum(len(label.split()) >= _WORDS for label in labels) > len(labels) / 2
 
 
 def told_by(

@@ -51,6 +51,7 @@ LEFT_OUT: Mapping[str, str] = {
     "id": "looks like names or numbers",
     "date": "looks like dates",
     "distinct": "has labels that hardly repeat",
+    "text": f"is text, whose words no classifier here reads ({command('docs', 'text')})",
     "constant": "never changes",
 }
 """Looks of columns that are left out, and why."""

@@ -32,6 +32,7 @@ _LOOKS = {
     "id": "looks like a row number or name, but is taken as a feature",
     "date": "looks like dates, but is taken as a feature",
     "distinct": "has labels that hardly repeat, but is taken as a category",
+    "text": "is text, whose words no classifier here reads, but is taken as a category",
 }
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")

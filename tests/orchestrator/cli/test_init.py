@@ -22,7 +22,7 @@ from manyseed.jobs.own import findings
 from manyseed.orchestrator.grids import firstrun
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.submissions import profiles
-from tests.orchestrator.conftest import inside
+from tests.orchestrator.conftest import inside, train
 
 OWN = Path(__file__).parents[3] / "examples" / "own"
 
@@ -1177,3 +1177,24 @@ def test_that_labels_are_numbers_to_a_linear_model_is_told(here: Path) -> None:
     assert [note.partition(" ")[0] for note in change.expansion.unexpected if told in note] == [
         "mine"
     ]
+
+
+def test_text_is_told_and_the_docs_make_numbers_of_it(here: Path) -> None:
+    rows = ("good", "fine"), ("bad", "poor")
+    texts = [f"a {rows[i % 2][i % 4 // 2]} film about town {i}" for i in range(80)]
+    classes = ["pos", "neg"] * 40
+    pl.DataFrame({"review": texts, "sentiment": classes}).write_csv(here / "reviews.csv")
+    code, said = inside("init", "reviews.csv", "lr-sgd")
+    assert code == 0
+    told = "is text, whose words no classifier here reads"
+    assert f"review: taken as a feature, but {told} (manyseed docs text)" in " ".join(said.split())
+    notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
+    assert any(f"review {told}" in note for note in notes)
+    page = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text()
+    section = page.partition("### Text\n")[2]
+    (here / "reviews.py").write_text(section.partition("```python\n")[2].partition("```")[0])
+    (here / "sweep.toml").unlink()
+    assert inside("init", "reviews:load", "lr-sgd")[0] == 0
+    sweep = train(here / "sweep.toml", here / "words")
+    sweep.analyze(progress=False)
+    assert sweep.query(by=["classifier"])["accuracy_mean"].min() == 1

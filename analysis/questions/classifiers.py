@@ -402,12 +402,10 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         return
     figures = ("overview-accuracy-std", "cells-1")
     alike = " ".join(one.words for one in found.alike)
-    still = ", ".join(one.classifier for one in found.alike)
     if not found.rows:
-        headline = f"Between seeds, sd of accuracy of {still} is below one test point."
-        yield Answer(headline, evidence=alike, figures=figures)
+        yield Answer(_limits(found.alike), evidence=alike, figures=figures)
         return
-    still = f"; of {still} below one test point" if still else ""
+    still = "".join(f"; {one.limit}" for one in found.alike)
     alike = f" {alike}" if alike else ""
     most, least = found.rows[0], found.rows[-1]
     rows = [asdict(row) for row in found.rows]
@@ -475,22 +473,26 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     )
 
 
+def _limits(alike: Sequence[AlikeRuns]) -> str:
+    """Say how much runs vary at most that differ by less than a test point."""
+    limits = [one.limit for one in alike]
+    return first_ones(limits, lambda text: f"Between seeds, sd of accuracy: {text}.")
+
+
 def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterator[Answer]:
     """Say how much accuracy varies on one test set, without comparing classifiers."""
     figures = ("overview-accuracy-std", "cells-1")
     if not found and not alike:
         return
-    still = ", ".join(one.classifier for one in alike)
     few = " ".join(one.words for one in alike)
     if not found:
-        headline = f"Between seeds, sd of accuracy of {still} is below one test point."
-        yield Answer(headline, evidence=few, figures=figures)
+        yield Answer(_limits(alike), evidence=few, figures=figures)
         return
     limits = [f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in found]
     own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
-    rest = f"; of {still} below one test point" if still else ""
+    rest = "".join(f"; {one.limit}" for one in alike)
     yield Answer(
         first_ones(
             own, lambda text: f"Between seeds, sd of accuracy on this test set: {text}{rest}."

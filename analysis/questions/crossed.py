@@ -293,11 +293,10 @@ def _of_accuracy(
     }
     step, whole = resolution_of(tables.repeats), sum(parts.values())
     if too_alike(whole, step):
-        bound = None
-        if step > 0 and (most := fewest_runs(lambda n: step**2 / n, half_width, confidence)):
-            bound = most**sources  # if it is all of one source
         freedom = found.repeats * (found.k - 1)  # of runs that share no value
-        reason = unresolved(whole, freedom, runs.height, step, bound, confidence)
+        reason, values = unresolved(whole, freedom, runs.height, step, half_width, confidence)
+        bound = None if values is None else values**sources  # if all is of one source
+        reason = reason.replace(f"{values:,} runs", f"{bound:,} runs") if bound else reason
         return replace(untold, high=bound, reason=reason)
 
     def variance(values: int) -> float:

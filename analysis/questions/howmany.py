@@ -55,7 +55,7 @@ from manyseed.analysis.questions.intervals import (
 )
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
-from manyseed.analysis.questions.resolution import ROUNDING, too_alike
+from manyseed.analysis.questions.resolution import ROUNDING, largest_sd, too_alike
 from manyseed.analysis.tables.rows import REPEAT, Tables, independent
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
@@ -106,7 +106,7 @@ def for_mean(
     The interval is `intervals.of_variance`, for approximately normal values; the answer says so,
     and whether they are visibly skewed or test sets unequal. No spread seen is not no spread: if
     the values are equal, or their standard deviation is below what the test set resolves, there is
-    no answer, but an upper bound, `high`, for a standard deviation of `resolution`.
+    no answer, but an upper bound, `high`, for the largest one that the runs allow.
 
     `values`, sequence of float arrays (run,): one array per repeat, without NaN; arrays of one run
     are ignored. `nothing`: the reason to give if no array holds two values. `resolution`: step
@@ -121,10 +121,9 @@ def for_mean(
         return RunsNeeded(purpose, None, None, None, *there, confidence, reason=nothing)
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     if too_alike(squares / freedom, resolution):
-        bound = None
-        if resolution > 0:
-            bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
-        reason = unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
+        reason, bound = unresolved(
+            squares / freedom, freedom, made, resolution, half_width, confidence
+        )
         return RunsNeeded(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
     variances = np.array([own.var(ddof=1) for own in useful])
     of_each = np.array([own.size - 1.0 for own in useful])
@@ -144,10 +143,10 @@ def unresolved(
     freedom: int,
     made: int,
     resolution: float,
-    bound: int | None,
+    half_width: float,
     confidence: float,
-) -> str:
-    """Say why so little spread is no answer, and what can be told.
+) -> tuple[str, int | None]:
+    """Say why so little spread is no answer, and which number of runs is enough at any rate.
 
     `freedom`: number of independent runs less the number of test sets.
     """
@@ -162,9 +161,15 @@ def unresolved(
             f"{math.sqrt(variance):.2g}, is below one test point ({resolution:.2g}), the least "
             "that the test set resolves"
         )
+    bound = None
+    if resolution > 0:
+        most = largest_sd(variance, freedom, resolution, confidence)
+        bound = fewest_runs(partial(operator.truediv, most**2), half_width, confidence)
+        sure = f"{100 * confidence:g} %, for normal values"
+        reason += f"; the sd of further runs is at most {most:.2g} ({sure})"
     if bound is not None:
-        reason += f"; if it is at most one test point, {bound:,} runs are enough"
-    return reason
+        reason += f", for which {bound:,} runs are enough"
+    return reason, bound
 
 
 def for_pairs(
@@ -456,13 +461,19 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
-        step = min(unknown["resolution"].to_list()), max(unknown["resolution"].to_list())
-        bound = fewest_runs(partial(operator.truediv, step[1] ** 2), PRECISE) if step[0] else None
+        sure = 1 - (1 - CONFIDENCE) / unknown.height  # for all cells together
+        shown = unknown.select("variance", "freedom", "resolution").rows()
+        limit = (
+            max(largest_sd(value, free, step, sure) for value, free, step in shown)
+            if all(row[2] for row in shown)
+            else 0
+        )
+        bound = fewest_runs(partial(operator.truediv, limit**2), PRECISE) if limit else None
         headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: no spread is seen."
         if bound is not None:
             headline = (
-                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, if their sd is one "
-                "test point at most."
+                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most: their sd is at most "
+                f"{limit:.2g}."
             )
         yield Answer(
             headline,

@@ -9,6 +9,7 @@ import polars as pl
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import may_differ, total
+from manyseed.analysis.questions.quantiles import chi2_quantile
 
 ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
@@ -16,6 +17,18 @@ ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 def too_alike(variance: float, resolution: float) -> bool:
     """Return whether values vary too little for their variance to say how much runs vary."""
     return variance <= ROUNDING or variance < resolution**2
+
+
+def largest_sd(
+    variance: float, freedom: float, resolution: float, confidence: float = CONFIDENCE
+) -> float:
+    """Return an upper limit of the standard deviation of runs that are `too_alike`.
+
+    Of normal values χ²'s limit, as if they varied by `resolution`, which is more than they do.
+    `freedom`: number of runs less the number of test sets.
+    """
+    most = max(variance, resolution**2)
+    return math.sqrt(freedom * most / float(chi2_quantile(freedom, 1 - confidence)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +45,29 @@ class AlikeRuns:
     step: float
 
     @property
+    def limit(self) -> str:
+        """The most that its runs may vary by, in short; empty if no size of a test set is known."""
+        if not self.step:
+            return f"{self.classifier} not told"
+        return f"{self.classifier} at most {self._most:.2g}"
+
+    @property
+    def _most(self) -> float:
+        return largest_sd(self.sd**2, self.freedom, self.step)
+
+    @property
     def words(self) -> str:
         """What can be told of it."""
+        sure = f"{100 * CONFIDENCE:g} %, for normal values"
+        most = f"; the sd of further runs is at most {self._most:.2g} ({sure})" if self.step else ""
         if self.sd <= math.sqrt(ROUNDING):
             return (
                 f"The accuracies of all {self.runs:,} runs of {self.classifier} are equal on their "
-                f"test sets, while {may_differ(self.freedom, CONFIDENCE)}."
+                f"test sets, while {may_differ(self.freedom, CONFIDENCE)}{most}."
             )
         return (
             f"The standard deviation of {self.runs:,} runs of {self.classifier}, {self.sd:.2g}, is "
-            f"below one test point ({self.step:.2g}), the least that test sets resolve."
+            f"below one test point ({self.step:.2g}), the least that test sets resolve{most}."
         )
 
 

@@ -161,6 +161,29 @@ def _says_equal(seed: int) -> Tally:
     return Tally(same.runs is None and "of further runs may differ" in same.words)
 
 
+def _of_points(seed: int, sd: float) -> float | None:
+    """Return the most that the sd of 5 runs is said to be, in points; None if more is told."""
+    drawn = 0.9 + np.round(np.random.default_rng([seed, 47]).normal(0, sd, 5) + 0.5) / 300
+    said = for_mean("x", [drawn], PRECISE, resolution=1 / 300).words
+    found = re.search(r"sd of further runs is at most ([\d.]+)", said)
+    return 300 * float(found[1]) if found else None
+
+
+def _more_than_said(sd: float) -> Callable[[int], Tally]:
+    """Return whether runs vary by more points than they are said to at most."""
+
+    def count(seed: int) -> Tally:
+        most = _of_points(seed, sd)
+        return Tally(0 if most is None else sd > most)
+
+    return count
+
+
+def _less_than_said(seed: int) -> Tally:
+    most = _of_points(seed, 0.1)
+    return Tally(most is not None and most <= 3)
+
+
 def _ensembles(passing: float) -> Callable[[int], Tally]:
     """Return whether a larger share of ensembles is said to pass than does."""
 
@@ -390,13 +413,23 @@ CLAIMS: tuple[Claim, ...] = (
     interval(
         "The accuracies of all 12 runs are equal, while up to 24 % of further runs may differ",
         "howmany, answers",
-        r"it cannot be told yet, as|one test point, \{\} runs are enough|"
-        r"by \{\} at most, \{\} runs are enough|further runs may differ|"
-        r"runs of \{\} are equal on|^\{\} at most \*|[Ii]f (their sd|the sd of runs) is one test",
+        r"it cannot be told yet, as|by \{\} at most, \{\} runs are enough|"
+        r"further runs may differ|runs of \{\} are equal on|^\* If pairs differ by one",
         _differing(0.25),
         _says_equal,
         "a quarter of the runs differ",
         "all runs are equal",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "Between seeds, sd of accuracy: a at most 0.0096 (below one test point so far)",
+        "howmany, answers",
+        r"sd of further runs is at most|^\{\} at most \{\}|their sd is at most|"
+        r", for which \{\} runs are enough|^\{\} at most\{\}",
+        _more_than_said(2.4),
+        _less_than_said,
+        "5 runs on 300 points, whose sd is 2.4 test points",
+        "sd of 0.1 test points: at most 3",
         sweeps=CHEAP,
     ),
     interval(

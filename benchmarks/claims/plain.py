@@ -58,7 +58,7 @@ PLAIN: Mapping[str, str] = {
     r"first so far, by mean accuracy|Mean ranks on|^mean rank by accuracy, 1 is": (
         "Mean ranks, wins, and which classifier is first on these datasets so far."
     ),
-    r"is below one test point|below one of the points|of \{\} below one test point": (
+    r"is below one test point|below one of the points|^\{\} not told$": (
         "That runs differ by less than the test set resolves, so that nothing is told of them."
     ),
     r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",

@@ -228,6 +228,7 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
 _WITHOUT_CHANCE = "nothing that varies reaches the fit, so all runs of a repeat are the same"
 
 _TESTED = "an ensemble with α̂"
+_OF_ACCURACY = "accuracy ±"
 """How the purpose of an answer for α̂ begins."""
 
 
@@ -291,7 +292,7 @@ _NAMED = 6  # groups that a headline names
 def _enough(one: RunsNeeded) -> str:
     if one.runs is None:
         if one.high and one.made // one.repeats >= one.high:
-            return "yes, if *"
+            return "yes"
         if one.low and one.made // one.repeats < one.low:
             return "no"
         return "not told" if one.made else "–"  # all are copies
@@ -325,7 +326,9 @@ def _runs(one: RunsNeeded | None) -> str:
     if one.runs is None:
         if one.low:
             return f"not told, {one.low:,} or more"
-        untold = f"{one.high:,} at most *" if one.high else "not told" if one.made else "–"
+        untold = "not told" if one.made else "–"
+        if one.high:  # of pairs, it rests on what has been seen alone
+            untold = f"{one.high:,} at most{'' if one.purpose.startswith(_OF_ACCURACY) else ' *'}"
         return "more" if one.purpose.startswith(_TESTED) else untold
     if one.low is None or (one.low, one.high) == (one.runs, one.runs):
         return f"{one.runs:,}"
@@ -334,9 +337,10 @@ def _runs(one: RunsNeeded | None) -> str:
 
 def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
     """Say once what bounds rest on, where runs differ too little to tell."""
-    if not any(one.runs is None and one.high for group in groups for one in group.answers[:2]):
+    shown = {_runs(one) for group in groups for one in group.answers[:2]}
+    if not any(text.endswith("*") for text in shown):
         return []
-    return ["* If the sd of runs is one test point at most, as it is so far."]
+    return ["* If pairs differ by one of the points that some run gets wrong at most, as so far."]
 
 
 def _published(groups: Sequence[GroupAnswers]) -> list[str]:

@@ -439,9 +439,10 @@ def test_equal_runs_are_not_enough_runs():
     text = said(equal_runs(classifiers=("mlp",), repeats=1, runs=3))["enough"]
     assert text.startswith("How many seeds it takes to know the mean accuracy to ± 0.005 has no")
     assert "the accuracies of all 3 runs are equal on their test set, while up to 78% of" in text
-    assert "if it is at most one test point, 99 runs are enough." in text
+    assert "the sd of further runs is at most 0.11 (95 %, for normal values)" in text
+    assert "for which 1,875 runs are enough." in text
     few = dict(headlines(equal_runs(classifiers=("mlp",), repeats=1, runs=3)))["enough"]
-    most = "Accuracy to ± 0.005 takes 99 seeds at most, if their sd is one test point at most."
+    most = "Accuracy to ± 0.005 takes 1,875 seeds at most: their sd is at most 0.11."
     assert few == most
     some = said(equal_runs("lr-sgd", repeats=1, runs=3, sd=0.06))["enough"]
     assert some.startswith("In data-00 × mlp (cell 1), it cannot be told yet; at least ")

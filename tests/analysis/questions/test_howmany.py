@@ -7,7 +7,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from scipy.stats import t
+from scipy.stats import chi2, t
 
 from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
 from manyseed.analysis.graph.chunks import analyze_group, compute
@@ -83,7 +83,8 @@ def test_an_answer_from_skewed_runs_says_so():
 
 def test_no_spread_seen_is_not_no_spread():
     same = for_mean("accuracy ± 0.005", [np.full(3, 0.9)], 0.005, resolution=1 / 40)
-    assert (same.runs, same.low, same.high) == (None, None, runs_for_mean(1 / 40, 0.005))
+    most = (2 / chi2.ppf(0.05, 2)) ** 0.5 / 40
+    assert (same.runs, same.low, same.high) == (None, None, runs_for_mean(most, 0.005))
     assert "there is no answer: it cannot be told yet, as the accuracies of all 3" in same.words
     assert "up to 78% of further runs may differ (95 %)" in same.words
     many = for_mean("x", [np.full(60, 0.9)], 0.005, resolution=1 / 40).words

@@ -560,7 +560,7 @@ def test_what_draws_no_random_number_needs_one_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("runs", "high", "made", "said"),
     [
-        (None, 7, 10, "yes, if *"),  # the bound holds only if runs differ so little
+        (None, 7, 10, "yes"),  # enough at any rate
         (None, 7, 6, "not told"),
         (None, None, 10, "not told"),
         (None, None, 0, "–"),

@@ -159,8 +159,9 @@ def unresolved(
     else:
         reason = (
             f"it cannot be told yet, as the standard deviation of {made:,} runs, "
-            f"{math.sqrt(variance):.2g}, is below one test point ({resolution:.2g}), the least "
-            "that the test set resolves"
+            f"{math.sqrt(variance):.2g}, is below one test point: a test set of "
+            f"{round(1 / resolution):,} points resolves no less than 1/{round(1 / resolution):,} "
+            f"({resolution:.2g})"
         )
     if bound is not None:
         reason += f"; if it is at most one test point, {bound:,} runs are enough"

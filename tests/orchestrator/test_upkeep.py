@@ -790,3 +790,19 @@ def test_resume_says_what_a_repair_left_to_train(
     assert f"Submitted {back} runs to " in said
     copy.wait()
     assert copy.status()["runs"]["missing"] == 0
+
+
+def test_a_damaged_chunk_is_named_with_its_runs(quick: Sweep, tmp_path: Path) -> None:
+    copy = tmp_path / "sweep"
+    shutil.copytree(quick.directory, copy)
+    file = sorted(copy.glob("predictions.zarr/*/*/label/c.0*"))[0]
+    content = bytearray(file.read_bytes())
+    content[10] ^= 0xFF
+    file.write_bytes(content)
+    group = f"{file.parents[2].name}/{file.parents[1].name}"
+    code, said = inside("verify", copy)
+    assert code == 1
+    assert f"{group}: predictions cannot be decoded: label/{file.name}" in said
+    (found,) = Sweep(copy).verify()["findings"]
+    assert len(found["runs"]) == found["rows"] > 5
+    assert f"  runs {', '.join(found['runs'][:5])} and" in said

@@ -145,7 +145,10 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == ""
     assert ending(sweep.paths, "0:0:0") == ""
     shutil.rmtree(attempt)
-    assert ending(sweep.paths, "1/0") == "The task has not begun."
+    told = (
+        "The task has not begun, and its process has ended. Train its runs with: manyseed resume "
+    )
+    assert ending(sweep.paths, "1/0").startswith(told)
     (sweep.paths.submission(1) / "stop").touch()
     told = "The task has not begun, and its submission was asked to stop."
     assert ending(sweep.paths, "1/0") == told

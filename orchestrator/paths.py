@@ -253,8 +253,8 @@ def recipe_mark(folder: Path, number: int) -> Path:
     return folder / f"{number:04d}{GIVEN}"
 
 
-def open_sweep(directory: Path) -> SweepPaths:
-    """Return the paths of an existing sweep."""
+def open_sweep(directory: Path, *, to_read: bool = False) -> SweepPaths:
+    """Return the paths of an existing sweep; one `to_read` may have lost its sweep file."""
     paths = SweepPaths(directory)
     if not directory.exists():
         beside = directory.with_name(f"{directory.name}.toml")
@@ -264,9 +264,9 @@ def open_sweep(directory: Path) -> SweepPaths:
         remedy = f"{near} Else {make}" if near else make
         raise UserError("there is no such directory", file=directory, remedy=remedy)
     if paths.lost == paths.sweep_file:
-        again = command("plan", "SWEEP.toml", "--out", directory)
-        remedy = f"{RESTORE}, or plan the file that it was a copy of: {again}"
-        raise DamagedFile(paths.sweep_file, "is absent", remedy)
+        if to_read:
+            return paths
+        raise DamagedFile(paths.sweep_file, "is absent", restoring(paths))
     # whoever reads a plan without cells says that they are absent; a repair rebuilds them
     if not paths.is_sweep and paths.lost != paths.cells:
         if directory.suffix != ".toml":
@@ -279,6 +279,12 @@ def open_sweep(directory: Path) -> SweepPaths:
             hint = f"plan it with: {plan}\n  or plan, train and analyse with: {train}"
         raise UserError("is a sweep file, not a sweep directory", file=directory, remedy=hint)
     return paths
+
+
+def restoring(paths: SweepPaths) -> str:
+    """Say how a lost sweep file is restored."""
+    again = command("plan", "SWEEP.toml", "--out", paths.directory)
+    return f"{RESTORE}, or plan the file that it was a copy of: {again}"
 
 
 def _planned_from(file: Path) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -84,12 +84,17 @@ class Sweep:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
-        self.paths = open_sweep(self.directory)
+        self.readable = open_sweep(self.directory, to_read=True)
+
+    @cached_property
+    def paths(self) -> SweepPaths:
+        """The sweep's files; what only reads results takes them from `readable`."""
+        return open_sweep(self.directory)
 
     def __repr__(self) -> str:
         from manyseed.orchestrator.progress.status import summary
 
-        return "\n".join([f"Sweep({str(self.directory)!r})", *summary(self.paths)])
+        return "\n".join([f"Sweep({str(self.directory)!r})", *summary(self.readable)])
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
@@ -798,15 +803,11 @@ class Sweep:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        import tomllib
+        if self.readable.lost is not None:
+            return self.directory.resolve().name
+        from manyseed.orchestrator.grids.loading import name_in
 
-        with suppress(OSError, ValueError, LookupError, RecursionError):
-            name = tomllib.loads(self.paths.sweep_file.read_bytes().decode("utf-8-sig"))["name"]
-            if isinstance(name, str):
-                return name
-        from manyseed.orchestrator.grids.loading import read_sweep_file  # says what is wrong
-
-        return read_sweep_file(self.paths.sweep_file).name
+        return name_in(self.readable.sweep_file)
 
     @property
     def predictions(self) -> xr.DataTree:
@@ -967,8 +968,8 @@ class Sweep:
         from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
 
-        tell_newer(self.paths)
-        return read_results(self.paths)
+        tell_newer(self.readable)
+        return read_results(self.readable)
 
     def query(
         self,
@@ -1011,7 +1012,7 @@ class Sweep:
         from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
 
-        every = [self.paths, *(_paths("others", other) for other in others)]
+        every = [self.readable, *(_paths("others", other) for other in others)]
         for paths in every:
             tell_newer(paths)
         sweeps = {str(paths.directory): read_results(paths) for paths in every}
@@ -1141,8 +1142,8 @@ class Sweep:
         for name in options:
             remedy = "name a question before its options"
             raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
-        tell_newer(self.paths)
-        return Sentences(one.text if why else one.headline for one in answers(self.paths))
+        tell_newer(self.readable)
+        return Sentences(one.text if why else one.headline for one in answers(self.readable))
 
     def _found(self, question: str, options: dict[str, Any]) -> list[Any]:
         from manyseed.orchestrator.results.questions.registry import Found, ask, named
@@ -1158,8 +1159,8 @@ class Sweep:
         from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.figures import Plots
 
-        tell_newer(self.paths)
-        return Plots(self.paths)
+        tell_newer(self.readable)
+        return Plots(self.readable)
 
     def report(
         self, tell: Callable[[str], None] | None = None, output: str | Path | None = None
@@ -1172,8 +1173,8 @@ class Sweep:
         from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.page import report
 
-        tell_newer(self.paths)
-        return report(self.paths, self.name, tell, None if output is None else Path(output))
+        tell_newer(self.readable)
+        return report(self.readable, self.name, tell, None if output is None else Path(output))
 
 
 @further("results.answers.compare:compare_cells", but=("paths",))
@@ -1210,11 +1211,11 @@ def compare(
 def _paths(argument: str, sweep: Sweep | str | Path) -> SweepPaths:
     """Return the paths of a sweep that an argument gives by itself or by its directory."""
     if isinstance(sweep, Sweep):
-        return sweep.paths
+        return sweep.readable
     if not isinstance(sweep, str | Path):
         reason = f"must be a Sweep or its directory, not {type(sweep).__name__}"
         raise UserError(reason, key=argument)
-    return open_sweep(Path(sweep))
+    return open_sweep(Path(sweep), to_read=True)
 
 
 def _require_options(options: object) -> None:

@@ -62,11 +62,12 @@ from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
 class WrongRows(TypedDict):
-    """A finding: the group, what is wrong there, and in how many rows."""
+    """A finding: the group, what is wrong there, in how many rows, and which runs these are."""
 
     group: str
     problem: str
     rows: int
+    runs: list[str]  # addresses, CELL:REPEAT:RUN
 
 
 class Verified(TypedDict):
@@ -272,12 +273,19 @@ def _verified(
         for name in journals.foreign
     ]
     others += unknown
+    numbers_of = {spec.path: spec.number for spec in specs.specs}
     wrong = {(finding.group, row) for finding in (*others, *found) for row in finding.rows}
     result: Verified = {
         "runs_checked": sum(checked),
         "runs_wrong": len(wrong),
         "findings": [
-            {"group": f.group, "problem": f.problem, "rows": len(f.rows)} for f in (*others, *found)
+            {
+                "group": f.group,
+                "problem": f.problem,
+                "rows": len(f.rows),
+                "runs": [*_addresses(plan, {numbers_of[f.group]: f.rows})] if f.rows else [],
+            }
+            for f in (*others, *found)
         ],
     }
     if repair and (others or found):

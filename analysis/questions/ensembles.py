@@ -30,9 +30,9 @@ from manyseed.analysis.metrics.formulas import labels, true_margin
 from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.metrics.probabilities import confidences
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
-from manyseed.analysis.questions.howmany import BLOCK, Decision, Real, decide
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.quantiles import beta_quantile
+from manyseed.analysis.questions.sequential import BLOCK, Decision, Real, decide
 from manyseed.analysis.tables.rows import mean_of, std_of
 
 SIZES = (3, 5, 10, 20, 30, 70, 100, 150, 200)

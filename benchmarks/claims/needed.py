@@ -32,14 +32,9 @@ from manyseed.analysis.questions.ensembles import (
     decide_blocks,
     for_alpha,
 )
-from manyseed.analysis.questions.howmany import (
-    PRECISE,
-    decide,
-    fewest_runs,
-    for_mean,
-    howmany,
-)
+from manyseed.analysis.questions.howmany import PRECISE, fewest_runs, for_mean, howmany
 from manyseed.analysis.questions.needed import RunsNeeded
+from manyseed.analysis.questions.sequential import decide
 from manyseed.orchestrator.results.answers.howmany import GroupAnswers, reply
 from manyseed.orchestrator.results.answers.until import CellEstimate
 from tests.analysis.planted import Noise, long_tailed, normal, planted

@@ -93,6 +93,10 @@ def _find_module(option: str, entry: str, roots: Sequence[Path]) -> Code:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         spec = None
+    if spec is None or spec.origin is None:  # nothing, or a folder without an __init__.py
+        for root in roots:
+            if (root / f"{module.replace('.', '/')}.py").is_file():
+                return _local(option, entry, module, root)
     if spec is None:
         places = ", ".join(dict.fromkeys(map(str, roots)))
         absent = f"there is no module {top}, neither installed nor in {places}"
@@ -155,7 +159,8 @@ def _names_a_file(option: str, entry: str, module: str) -> Refused:
 
 
 def _local(option: str, entry: str, module: str, root: Path) -> Code:
-    files = closure(option, entry, root, [module.partition(".")[0]])
+    top = module.partition(".")[0]
+    files = closure(option, entry, root, [top], () if _place(root, top) else (top,))
     wanted = module.replace(".", "/")
     if not {f"{wanted}.py", f"{wanted}/__init__.py"} & files.keys():
         if (whole := wanted.removesuffix("/py")) != wanted and f"{whole}.py" in files:
@@ -164,17 +169,21 @@ def _local(option: str, entry: str, module: str, root: Path) -> Code:
     return Code(root.resolve(), files)
 
 
-def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[str, bytes]:
+def closure(
+    option: str, entry: str, root: Path, tops: Sequence[str], plain: Sequence[str] = ()
+) -> dict[str, bytes]:
     """Return modules of a folder, and all modules in it that they import, by path.
 
     `option` and `entry`: the option and value that named them, for messages. `tops`: first parts of
-    the modules' names; modules that are not in the folder are skipped.
+    the modules' names; modules that are not in the folder are skipped. `plain`: those of these that
+    are folders without an ``__init__.py``; others like this are not taken for modules.
     """
     files: dict[str, bytes] = {}
     waiting, seen = [*tops], set()
     while waiting:
         top = waiting.pop()
-        if top in seen or (place := _place(root, top)) is None:
+        place = root / top if top in plain else _place(root, top)
+        if top in seen or place is None:
             continue
         seen.add(top)
         for file in [place] if place.is_file() else sorted(place.rglob("*.py")):

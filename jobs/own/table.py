@@ -132,6 +132,7 @@ ENTRY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 LOOP: Mapping[str, str] = {"optimizer": "adam", "schedule": "constant"}
 """How modules are trained unless options say otherwise."""
 
+_IN_FOLDER = re.compile(r"((?:\./)?(?:[A-Za-z_]\w*/)+[A-Za-z_]\w*)\.py:([\w.]+)")
 _NAMED = Option(pattern=ENTRY, called='"module:name", such as "mymodel:build"')
 _SINGLE = Option(kind=object)
 SPACE: Mapping[str, Option] = {
@@ -281,6 +282,9 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     if clash := [other for other in FORMS if other != form and other in options]:
         reason = f"{form} already names the code"
         raise Refused(clash[0], options[clash[0]], reason, needs={clash[0]: None})
+    if form != "command" and (file := _IN_FOLDER.fullmatch(str(options[form]))):
+        named = f"{file[1].removeprefix('./').replace('/', '.')}:{file[2]}"
+        raise Refused(form, options[form], f'names a module, not a file: "{named}"')
     given = values_of(_options(form), options)
     entry = given[form]
     if form == "command":

@@ -71,7 +71,7 @@ def print_effects(sweep: Sweep) -> None:
     from manyseed.orchestrator.asking.averaging import compared
     from manyseed.orchestrator.computing.tables import EFFECTS, read_results
 
-    results = read_results(sweep.paths)
+    results = read_results(sweep.readable)
     if EFFECTS not in results or results[EFFECTS].is_empty():
         return
     rows = effect_rows(effects(compared(results), by=("classifier",)))
@@ -304,7 +304,7 @@ def print_summary(sweep: Sweep) -> None:
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.page import summary_table
 
-    cells = read_results(sweep.paths)["cells"]
+    cells = read_results(sweep.readable)["cells"]
     frame, axes = summary_table(cells), varying_axes(cells)
     described = list(zip(summary(cells), frame.rows(), strict=True))
     if frame.height > _MOST_CELLS:
@@ -325,7 +325,7 @@ def print_summary(sweep: Sweep) -> None:
         more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
         say_next(more, "query", sweep.directory, "--limit", frame.height)
     differing = f"Cells differ in {' · '.join(axes)}." if axes else ""
-    analysed = amounts(read_analysis(sweep.paths)[1])
+    analysed = amounts(read_analysis(sweep.readable)[1])
     say(" ".join(filter(None, (repeats_in_words(cells), differing, analysed))))
     several = frame["test sets"].max() != 1
     between = "; between test sets: of the repeats' means" if several else ""
@@ -337,7 +337,7 @@ def print_summary(sweep: Sweep) -> None:
         say(f"† {repeats} of identical runs: {copies:,} copies are left out of all but accuracy.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
-    told = failed(read_analysis(sweep.paths)[1])
+    told = failed(read_analysis(sweep.readable)[1])
     others = [note for note in notes(sweep) if note not in told]
     say_notes(others, "answers", sweep.directory, "--why", style="yellow")
 
@@ -366,7 +366,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         undefined,
     )
 
-    results, (options, record) = read_results(sweep.paths), read_analysis(sweep.paths)
+    results, (options, record) = read_results(sweep.readable), read_analysis(sweep.readable)
     repeats = results["repeats"]
     with results.damage_named("runs"):
         runs = last(results.scan("runs"))

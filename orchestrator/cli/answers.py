@@ -132,8 +132,8 @@ def answers(
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    tell_newer(sweep.paths)
-    found = answers(sweep.paths)
+    tell_newer(sweep.readable)
+    found = answers(sweep.readable)
     if as_json:
         keys = ("about", "text", "shown", "headline")
         print_json({"answers": [{key: one.values()[key] for key in keys} for one in found]})
@@ -421,7 +421,7 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
         return nullcontext()
     from manyseed.orchestrator.cli.output import one_core
 
-    return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
+    return one_core(sweep.readable, question.busy, "With more cores: --workers N.")
 
 
 def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--json") -> None:
@@ -481,4 +481,4 @@ def in_short(sweep: Sweep) -> None:
     from manyseed.orchestrator.results.answers.summary import answers
 
     console.print()
-    _say_headlines(sweep, answers(sweep.paths))
+    _say_headlines(sweep, answers(sweep.readable))

@@ -265,7 +265,7 @@ def require_order(ctx: Any, words: Sequence[str]) -> None:
 
     first, second = (*words[:2], "-", "-")[:2]
     named = "-" not in (first[0], second[0]) and not Path(first).exists()
-    if named and SweepPaths(Path(second)).is_sweep:
+    if named and SweepPaths(Path(second)).cells.is_file():
         verb = ctx.command_path.partition(" ")[2].split()
         remedy = f"DIR comes first: {command(*verb, second, first, *words[2:])}"
         raise UserError("there is no such directory", key="DIR", value=first, remedy=remedy)
@@ -424,7 +424,7 @@ def require_outside(output: Path | None, sweep: Sweep, key: str = "--out") -> No
 
     if output is None or is_pipe(output):
         return
-    target, paths = output.resolve(), sweep.paths
+    target, paths = output.resolve(), sweep.readable
     reserved = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
     if any(target.is_relative_to(place.resolve()) for place in reserved):
         raise UserError(

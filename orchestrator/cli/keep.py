@@ -93,6 +93,10 @@ def verify(
         for finding in result["findings"]:
             rows = f" ({counted(finding['rows'], 'row')})" if finding["rows"] else ""
             say(f"{finding['group']}: {finding['problem']}{rows}")
+            if runs := finding["runs"]:
+                more = len(runs) - _FEW_NAMED
+                rest = f" and {more:,} more, which --json names" if more > 0 else ""
+                say(f"  runs {', '.join(runs[:_FEW_NAMED])}{rest}")
         say(f"Checked {counted(result['runs_checked'], 'finished run')}: {_verdict(result)}")
         for sentence in result.get("not_mended", ()):
             say(sentence)

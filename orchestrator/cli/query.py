@@ -331,7 +331,7 @@ def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[st
     if not question.is_grouped and question.table in ("ranking", "sources"):
         explain = of_ranking if question.table == "ranking" else of_sources
         for sweep in sweeps:
-            remarks += explain(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
+            remarks += explain(frame, Analysis.read(sweep.readable).conventions(sweep.readable))
     remarks += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
     return [*dict.fromkeys(remarks)]
 
@@ -342,7 +342,7 @@ def _few_test_sets(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) ->
     from manyseed.orchestrator.computing.tables import read_results
 
     by = frame.columns if isinstance(question.by, bool) else question.by
-    found = [few_test_sets(read_results(sweep.paths), frame, by) for sweep in sweeps]
+    found = [few_test_sets(read_results(sweep.readable), frame, by) for sweep in sweeps]
     return [*dict.fromkeys(filter(None, found))]
 
 
@@ -351,11 +351,11 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     from manyseed.orchestrator.computing.tables import Analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts, incomplete, newer
 
-    record = Analysis.read(sweep.paths)
+    record = Analysis.read(sweep.readable)
     if not record.runs or record.runs["analysed"] >= record.runs["planned"]:
         return []
-    told = [] if newer(sweep.paths) else filter(None, [amounts(record)])
-    remarks = [*told, *incomplete(read_results(sweep.paths))]
+    told = [] if newer(sweep.readable) else filter(None, [amounts(record)])
+    remarks = [*told, *incomplete(read_results(sweep.readable))]
     return [f"{sweep.directory}: {text}" for text in remarks] if several else remarks
 
 
@@ -415,7 +415,7 @@ def plot(
         elif every or kind == "?":
             print_rows(kinds.columns, kinds.rows(), kinds.height, "")
         else:
-            first = usual(sweep.paths).drop("of")
+            first = usual(sweep.readable).drop("of")
             print_rows(first.columns, first.rows(), first.height, "")
             say_next(f"All {kinds.height:,} kinds", "plot", directory, "--all")
         return

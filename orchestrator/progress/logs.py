@@ -197,10 +197,13 @@ def ending(paths: SweepPaths, what: str) -> str:
 
 def _unstarted(paths: SweepPaths, submission: Submission, number: int) -> str:
     """Say how a task's job ended before the task could report anything; empty if it did not."""
-    if submission.cluster == LOCAL:
-        return ""
     (tasks,) = tasks_known([submission])
     (task,) = (task for task in tasks if task.number == number)
+    if submission.cluster == LOCAL:
+        if task.is_alive or task.state not in _ENDED or submission.files.stop.exists():
+            return ""
+        again = training(paths, "resume")
+        return f"The task has not begun, and its process has ended. Train its runs with: {again}"
     if task.is_alive or task.state not in _ENDED:
         return ""
     note = f" ({task.note})" if task.note not in ("", "None") else ""

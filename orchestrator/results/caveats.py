@@ -17,7 +17,7 @@ from manyseed.orchestrator.computing.tables import Analysis, Results
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
 from manyseed.orchestrator.errors import ManyseedError, command, toml_value
-from manyseed.orchestrator.paths import WARNED, SweepPaths
+from manyseed.orchestrator.paths import WARNED, SweepPaths, restoring
 from manyseed.orchestrator.survey import covered, survey
 
 if TYPE_CHECKING:
@@ -380,6 +380,8 @@ def newer(paths: SweepPaths) -> str:
 
 
 def tell_newer(paths: SweepPaths) -> None:
-    """Warn if runs have finished or were dropped since the last analysis."""
+    """Warn if runs have finished or were dropped since the last analysis, or a file is lost."""
+    if paths.lost == paths.sweep_file:
+        warn(f"{paths.sweep_file} is absent: {restoring(paths)}. Results are read without it.")
     if text := newer(paths):
         warn(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -260,16 +260,26 @@ def _verify_chunk(
     spec = shard.spec
     parts, damaged = shard.predictions(first, stop)
     lost, found = np.logical_or.reduce([*damaged.values()]), checksums(parts)
-    yield from _findings(spec, first, lost & finished, "predictions cannot be decoded", True)
+    problem = f"predictions cannot be decoded: {_files(shard, damaged)}"
+    yield from _findings(spec, first, lost & finished, problem, True)
     wrong = finished & ~lost & (found != shard.records["crc"][at])
     replaced = wrong & shard.copied(found, at)
     yield from _findings(spec, first, replaced, "crc differs from its copy, which is right", True)
-    problem = "predictions differ from their checksum"
+    problem = f"predictions differ from their checksum: {_files(shard)}"
     yield from _findings(spec, first, wrong & ~replaced, problem, True)
     good: Bools = finished & ~lost & ~wrong
     for problem, bad in wrong_values(spec, parts, y_true):
         yield from _findings(spec, first, good & bad, problem)
     return good
+
+
+def _files(shard: Shard, damaged: Mapping[str, Bools] | None = None) -> str:
+    """Return the files, within the group, of a shard's predictions, or of damaged ones alone."""
+    group, arrays = shard.group, shard.spec.of_role("prediction")
+    if damaged is not None:
+        arrays = [one for one in arrays if damaged[one.name].any()]
+    files = (group.file(one, shard.number) for one in arrays)
+    return ", ".join(str(file.relative_to(group.folder)) for file in files)
 
 
 def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:

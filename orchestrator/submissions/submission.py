@@ -291,6 +291,11 @@ def tasks_known(listed: Sequence[Submission]) -> list[list[TaskState]]:
         return tasks_of(listed, ask=False)
 
 
+def is_training(paths: SweepPaths) -> bool:
+    """Return whether a task of a sweep trains or will train, as far as is known."""
+    return any(task.is_alive for tasks in tasks_known(submissions(paths)) for task in tasks)
+
+
 def tasks_of(
     submissions: Sequence[Submission],
     *,
@@ -597,6 +602,11 @@ def as_mended(paths: SweepPaths, state: Survey, *, missing: bool = False) -> lis
     return ["--other-recipe"] * any(digest.startswith("sha256:") for digest in digests)
 
 
+def watching(paths: SweepPaths) -> str:
+    """Return the command that watches tasks."""
+    return command("status", paths.directory, "--watch")
+
+
 def retrying(paths: SweepPaths, state: Survey | None = None) -> str:
     """Return the command that trains failed runs again, also after own code was mended."""
     from manyseed.orchestrator.survey import survey  # imports polars
@@ -608,8 +618,9 @@ def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
     """Return the error for a request that needs a finished run; it says why runs failed, if any."""
     from manyseed.orchestrator.survey import survey  # imports polars
 
-    state = survey(paths)
+    state, trains = survey(paths), is_training(paths)
     if failed := state.counts["failed"]:
+        again = f"train them again: {retrying(paths, state)}"
         every = [*state.failures.values()]
         # a copy of a failed run failed for the same reason
         causes = [failure for failure in every if not failure.error.endswith(COPY_OF_FAILED)]
@@ -623,7 +634,7 @@ def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
         return RunsError(
             f"{paths.directory}: {what}{most}: {cut(error.splitlines()[0])}\n"
             f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"
-            f"  then train them again: {retrying(paths, state)}"
+            f"  then {f'watch the tasks that train: {watching(paths)}' if trains else again}"
         )
-    remedy = training(paths, "submit")
+    remedy = watching(paths) if trains else training(paths, "submit")
     return UserError("no run is finished yet", file=paths.directory, remedy=remedy)

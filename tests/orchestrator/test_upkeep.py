@@ -468,7 +468,11 @@ def test_coordinates_that_are_damaged_are_written_again(
         file.unlink()
     told = {"group": group.spec.path, "problem": f"{name} cannot be read or differ from the plan"}
     found = copy.verify()
-    assert found == {"runs_checked": 32, "runs_wrong": 0, "findings": [{**told, "rows": 0}]}
+    assert found == {
+        "runs_checked": 32,
+        "runs_wrong": 0,
+        "findings": [{**told, "rows": 0, "runs": []}],
+    }
     result = command("verify", copy.directory)
     assert result.returncode == 1
     assert f"manyseed verify {copy.directory} --repair" in result.stderr
@@ -790,3 +794,19 @@ def test_resume_says_what_a_repair_left_to_train(
     assert f"Submitted {back} runs to " in said
     copy.wait()
     assert copy.status()["runs"]["missing"] == 0
+
+
+def test_a_damaged_chunk_is_named_with_its_runs(quick: Sweep, tmp_path: Path) -> None:
+    copy = tmp_path / "sweep"
+    shutil.copytree(quick.directory, copy)
+    file = sorted(copy.glob("predictions.zarr/*/*/label/c.0*"))[0]
+    content = bytearray(file.read_bytes())
+    content[10] ^= 0xFF
+    file.write_bytes(content)
+    group = f"{file.parents[2].name}/{file.parents[1].name}"
+    code, said = inside("verify", copy)
+    assert code == 1
+    assert f"{group}: predictions cannot be decoded: label/{file.name}" in said
+    (found,) = Sweep(copy).verify()["findings"]
+    assert len(found["runs"]) == found["rows"] > 5
+    assert f"  runs {', '.join(found['runs'][:5])} and" in said

@@ -427,12 +427,12 @@ def both_sweeps(
     first = AnalysedSweep(paths)
     if other is None:
         return first, first
-    second = getattr(other, "paths", other)
+    second = getattr(other, "readable", other)
     if not isinstance(second, SweepPaths | str | Path):
         reason = f"must be a Sweep or its directory, not {type(other).__name__}"
         raise UserError(reason, key="other")
     if not isinstance(second, SweepPaths):
-        second = open_sweep(Path(second))
+        second = open_sweep(Path(second), to_read=True)
     tell_newer(second)
     return first, AnalysedSweep(second)
 

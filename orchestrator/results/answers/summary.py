@@ -205,7 +205,7 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
     from manyseed.analysis.report.wording import Study
     from manyseed.analysis.report.wording import methods as worded
 
-    paths = sweep.paths
+    paths = sweep.readable
     plan, counts = Plan.read(paths), survey(paths).counts
     cells = plan.cells.join(plan.extents, on="cell").sort("cell")
     recipes = read_recipes(paths.recipes).values()

@@ -24,9 +24,9 @@ from manyseed.analysis.questions.ensembles import (
     closeness,
     decide_blocks,
 )
-from manyseed.analysis.questions.howmany import BLOCK, FIRST, Decision, Real, decide
 from manyseed.analysis.questions.intervals import SKEWED
 from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
 from manyseed.analysis.tables.rows import IS_CROSSED, of_cells
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
@@ -49,7 +49,7 @@ from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.submissions.requirements import require_code
-from manyseed.orchestrator.submissions.submission import retrying
+from manyseed.orchestrator.submissions.submission import is_training, retrying, watching
 from manyseed.orchestrator.survey import survey
 from manyseed.slurm import local
 
@@ -493,8 +493,12 @@ def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:
     if failed:
         raise RunsError(
             f"{failed:,} runs of these cells failed; more runs do not replace them\n"
-            f"  see {command('logs', paths.directory, '--failed')}; retry them with "
-            f"{retrying(paths, state)}"
+            f"  see {command('logs', paths.directory, '--failed')}; "
+            + (
+                f"watch the tasks that train: {watching(paths)}"
+                if is_training(paths)
+                else f"retry them with {retrying(paths, state)}"
+            )
         )
 
 

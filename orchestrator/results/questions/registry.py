@@ -16,11 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from manyseed.analysis.questions.question import PAGE, Answer, Evidence, Question, Reply, imported
 from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, flag, in_python, require_one_of
+from manyseed.orchestrator.errors import UserError, command, flag, in_python, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class AskedSweep(Protocol):
     """A sweep that is asked."""
 
     @property
-    def paths(self) -> SweepPaths:
-        """Its files."""
+    def readable(self) -> SweepPaths:
+        """Its files, perhaps without the sweep file."""
 
 
 @cache
@@ -137,6 +137,22 @@ def ask(sweep: AskedSweep, question: Question, **given: Any) -> Any:
     return [replace(one, about=question.name) for one in found]
 
 
+def _with_variant(question: Question, option: str, paths: SweepPaths, name: str, value: Any) -> str:
+    """Return the command that takes an option of a variant, and which values it takes there."""
+    find = imported(named(question.variants[option][0]).find)
+    annotation = inspect.signature(find).parameters[name].annotation
+    allowed = get_args(find.__globals__.get(annotation))  # of a Literal
+    example = next((one for one in question.examples if one.startswith(flag(option))), flag(option))
+    given = (
+        [] if isinstance(value, bool) else [value if value in (allowed or [value]) else allowed[0]]
+    )
+    first = example.split()[: 2 if question.variants[option][1] else 1]
+    told = (
+        f"such as: {command(question.name, paths.directory, *first, flag(name), *map(str, given))}"
+    )
+    return f"{told}\n  valid there: {', '.join(allowed)}" if allowed else told
+
+
 def _subject(sweep: AskedSweep, subject: str) -> Any:
     from manyseed.orchestrator.computing.tables import read_results
     from manyseed.orchestrator.results.caveats import tell_newer
@@ -144,10 +160,10 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
     if subject == "sweep":
         return sweep
     if not isinstance(sweep, _Read):  # who reads the page was told already
-        tell_newer(sweep.paths)
+        tell_newer(sweep.readable)
     if subject == "paths":
-        return sweep.paths
-    return read_results(sweep.paths) if subject == "results" else evidence(sweep.paths)[0]
+        return sweep.readable
+    return read_results(sweep.readable) if subject == "results" else evidence(sweep.readable)[0]
 
 
 def sides(words: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -158,7 +174,7 @@ def sides(words: Sequence[Any]) -> tuple[Any, list[Any]]:
         return words[0], [*words[1:]]
     first = Path(words[0])
     is_level = first.name == words[0] and not first.exists()
-    if not is_level and (len(words) == 1 or SweepPaths(first).is_sweep):
+    if not is_level and (len(words) == 1 or SweepPaths(first).cells.is_file()):
         return first, [*words[1:]]
     return None, [*words]
 
@@ -192,8 +208,9 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
         for name_of in (given.keys() & theirs.keys()) - mine:
             unused, default = given.pop(name_of), own[name_of].default
             if unused != default and (unused or default):  # empty lists are none
-                key = flag(name_of)
-                raise UserError(f"applies only with {flag(option)}", key=key, value=unused)
+                remedy = _with_variant(question, option, sweep.readable, name_of, unused)
+                said = f"applies only with {flag(option)}"
+                raise UserError(said, key=flag(name_of), value=unused, remedy=remedy)
     of_tell = _parameters(question.tell)
     takes = inspect.signature(imported(question.find)).parameters
     asked = {
@@ -259,7 +276,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
 class _Read:
     """A sweep that is only read."""
 
-    paths: SweepPaths
+    readable: SweepPaths
 
 
 def on_page(paths: SweepPaths, *, ours: bool) -> list[Answer]:

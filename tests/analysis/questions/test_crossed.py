@@ -276,7 +276,7 @@ def test_a_cross_that_varies_by_less_than_a_test_point_is_not_told():
     made = np.round(planted(np.random.default_rng(9), {(0,): 3e-4, (1,): 3e-4}, 6), 4)
     near = howmany_of(made, 0.0005)[0]
     assert near.runs is None
-    assert "is below one test point (0.001)" in near.words
+    assert "is below one test point: a test set of 1,000 points" in near.words
     assert f"for which {near.high:,} runs are enough" in near.words
 
 

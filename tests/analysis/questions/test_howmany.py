@@ -91,7 +91,10 @@ def test_no_spread_seen_is_not_no_spread():
     assert "up to 5% of further runs" in many  # the rule of three
     one_off = for_mean("x", [np.array([0.9, 0.9, 0.9, 0.925])], 0.005, resolution=1 / 40)
     assert one_off.runs is None
-    assert "of 4 runs, 0.013, is below one test point (0.025), the least" in one_off.words
+    assert (
+        "of 4 runs, 0.013, is below one test point: a test set of 40 points resolves"
+        in one_off.words
+    )
     assert for_mean("x", [np.array([0.85, 0.9, 0.95])], 0.005, resolution=1 / 40).low > 90
     alike = np.full((6, 6), 0.5)
     np.fill_diagonal(alike, np.nan)

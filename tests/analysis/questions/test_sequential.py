@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from manyseed.analysis.questions.howmany import BLOCK, FIRST, decide, running
+from manyseed.analysis.questions.sequential import BLOCK, FIRST, decide, running
 
 
 def bayes_factor(t, n, g):

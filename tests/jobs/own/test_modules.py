@@ -58,3 +58,19 @@ def test_a_module_is_found_in_the_distributions_that_python_names() -> None:
     for top, names in every.items():
         if top.isidentifier():
             assert copies.distributions(top) == sorted({*names}), top
+
+
+def test_a_module_in_a_plain_folder_is_found_with_what_it_imports(tmp_path: Path) -> None:
+    for name, text in (
+        ("plain_models/net.py", "import plain_models.parts, plain_helper, plain_other"),
+        ("plain_models/parts.py", ""),
+        ("plain_helper.py", ""),
+        ("plain_other/it.py", ""),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = copies.find_modules("module", ["plain_models.net:build"], [tmp_path])
+    assert found.root == tmp_path.resolve()
+    assert {*found.files} == {"plain_models/net.py", "plain_models/parts.py", "plain_helper.py"}
+    with pytest.raises(Refused, match="there is no module plain_models"):
+        copies.find_modules("module", ["plain_models.absent:build"], [tmp_path])

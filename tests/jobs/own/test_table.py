@@ -133,3 +133,9 @@ def test_all_code_that_a_table_names_is_known() -> None:
     steps = [["a", {"estimator": "x:A", "params": {"f": {"import": "y:f"}}}], ["b", 1]]
     own = table.read({"estimator": "z:P", "params": {"steps": steps}})
     assert own.entries == ("z:P", "x:A", "y:f")
+
+
+@pytest.mark.parametrize("entry", ["models/net.py:build", "./models/net.py:build"])
+def test_a_file_in_a_folder_is_told_how_its_module_is_named(entry: str) -> None:
+    with pytest.raises(Refused, match=r'names a module, not a file: "models\.net:build"'):
+        table.read({"module": entry})

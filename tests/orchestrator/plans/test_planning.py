@@ -471,7 +471,7 @@ def test_a_lost_sweep_file_is_replaced_by_one_of_the_same_plan_alone(sweep):
     small, own = file.read_bytes(), directory / "sweep.toml"
     own.unlink()
     with pytest.raises(DamagedFile, match=r"is absent(?s:.*)plan SWEEP\.toml --out"):
-        Sweep(directory)
+        Sweep(directory).submit()
     changed = small.replace(b"seed    = ", b"seed    = 1")
     assert changed != small
     for other in (LARGE.encode(), changed):

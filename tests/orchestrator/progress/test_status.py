@@ -145,7 +145,10 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == ""
     assert ending(sweep.paths, "0:0:0") == ""
     shutil.rmtree(attempt)
-    assert ending(sweep.paths, "1/0") == "The task has not begun."
+    told = (
+        "The task has not begun, and its process has ended. Train its runs with: manyseed resume "
+    )
+    assert ending(sweep.paths, "1/0").startswith(told)
     (sweep.paths.submission(1) / "stop").touch()
     told = "The task has not begun, and its submission was asked to stop."
     assert ending(sweep.paths, "1/0") == told
@@ -180,7 +183,9 @@ def test_logs_without_a_task_are_those_of_the_last_one(sweep: Sweep, attempt: Pa
         shutil.rmtree(folder)
     assert "Task 1/0, which began last:\n" in inside("logs", sweep.directory)[1]
     shutil.rmtree(attempt)
-    assert "The task has not begun." in inside("logs", sweep.directory)[1]
+    assert (
+        "The task has not begun, and its process has ended." in inside("logs", sweep.directory)[1]
+    )
     code, told = inside("logs", sweep.directory, "1/0", "--failed")
     assert (code, "cannot be combined with --failed" in told) == (2, True)
 

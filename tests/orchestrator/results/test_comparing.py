@@ -463,8 +463,8 @@ def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
         expected = f"{one.result.difference:+.4f}", f"{own[0]:+.4f} to {own[1]:+.4f}"
         assert said == (name, *expected, f"{one.result.better:.2f}")
     assert (
-        "For all 4 together, 1 of 3 verdicts holds; alone: told only of that pair by itself."
-        in reply.below[0]
+        "For all 4 together, 1 of 3 verdicts holds; "
+        "alone: only by itself; not told of all together." in reply.below[0]
     )
     weak = [one for one in table if not compare.holds_together(one)]
     assert "For all 3 together, none is told (Bonferroni's" in compare.reply(weak).below[0]

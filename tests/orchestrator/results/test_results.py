@@ -428,6 +428,19 @@ def test_analysis_without_a_finished_run_is_refused(tmp_path: Path) -> None:
     assert not sweep.paths.results.exists()
 
 
+def test_what_trains_without_a_finished_run_is_to_be_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep")
+    place = "manyseed.orchestrator.submissions.submission.is_training"
+    for trains, verb in ((True, "status"), (False, "submit")):
+        monkeypatch.setattr(place, lambda paths, trains=trains: trains)
+        code, said = inside("analyze", sweep.directory)
+        assert code == 2
+        assert f"manyseed {verb} " in said
+        assert ("--watch" in said) == trains
+
+
 def test_where_all_runs_failed_the_error_and_the_next_commands_are_shown(
     tmp_path: Path,
 ) -> None:
@@ -500,3 +513,27 @@ def test_the_page_opens_in_a_browser(analysed: Sweep, tmp_path: Path) -> None:
     # figures are drawn: many rows of the page hold saturated colours
     colourful = (pixels.max(axis=2) - pixels.min(axis=2) > 0.2).any(axis=1)
     assert colourful.sum() > 200
+
+
+def test_results_are_read_without_the_sweep_file(quick_analysed: Sweep, tmp_path: Path) -> None:
+    directory = tmp_path / "lost"
+    shutil.copytree(quick_analysed.directory, directory)
+    whole = {verb: inside(*verb.split(), directory) for verb in ("answers", "variance", "howmany")}
+    (directory / "sweep.toml").unlink()
+    files = {*directory.rglob("*")}
+    for verb, (code, said) in whole.items():
+        now, told = inside(*verb.split(), directory)
+        assert now == code
+        assert told.count("sweep.toml is absent") == 1, told
+        assert "manyseed plan SWEEP.toml --out" in told
+        assert {*said.split()} <= {*told.split()}
+    assert inside("compare", directory)[0] == 0
+    assert inside("query", directory, "--by", "classifier")[0] == 0
+    assert {*directory.rglob("*")} == files
+    assert inside("report", directory, "--out", tmp_path / "page.html")[0] == 0
+    with pytest.warns(UserWarning, match=r"sweep\.toml is absent"):
+        assert not Sweep(directory).results["cells"].is_empty()
+    for verb in ("submit", "status", "analyze", "resume"):
+        code, said = inside(verb, directory)
+        assert code == 4
+        assert "restore it from a copy" in said

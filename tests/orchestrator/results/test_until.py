@@ -13,7 +13,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
-from manyseed.analysis.questions.howmany import Decision, decide
+from manyseed.analysis.questions.sequential import Decision, decide
 from manyseed.jobs.datasets.info import dataset_id
 from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions

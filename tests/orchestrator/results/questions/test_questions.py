@@ -338,6 +338,11 @@ def test_wrong_questions_and_options_are_refused(sweep: Sweep) -> None:
     code, said = inside("answers", sweep.directory, "howmany", "--most", "3")
     assert code == 2
     assert "--most = 3: applies only with --until" in said
+    for metric in ("ece", "alpha_hat"):
+        code, said = inside("howmany", sweep.directory, "--metric", metric)
+        assert code == 2
+        assert "valid there: accuracy, alpha_hat, alpha_hat_mean" in said
+        assert f"--until 0.002 --metric {metric.replace('ece', 'accuracy')}" in said
 
 
 def test_the_table_of_questions_is_that_of_the_records() -> None:

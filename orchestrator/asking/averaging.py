@@ -23,9 +23,9 @@ from manyseed.analysis.questions.intervals import (
     FEWEST,
     clustered,
     of_pairs,
-    of_share,
     t_interval,
     total,
+    within,
 )
 from manyseed.analysis.tables.rows import (
     IS_CROSSED,
@@ -109,9 +109,9 @@ class Averages:
         )
         low, high, _ = t_interval(mean, variance, freedom, CONFIDENCE)
         shares = [number for number, name in enumerate(self._known) if name in self._shares]
-        outside = means[_COLUMN].is_in(shares).to_numpy() & ((low < 0) | (high > 1))
-        inside = of_share(mean, (high - low) / 2)
-        low, high = (np.where(outside, *ends) for ends in zip(inside, (low, high), strict=True))
+        is_share = means[_COLUMN].is_in(shares).to_numpy()
+        inside = within(mean, low, high)
+        low, high = (np.where(is_share, *ends) for ends in zip(inside, (low, high), strict=True))
         # of lists: of arrays, polars imports numpy.ma
         ends = {
             LOW: pl.Series("low", low.tolist(), pl.Float64),

@@ -345,7 +345,7 @@ def _asked(
         for name in rows.columns:
             say(name)
         return
-    if paper.bold and not paper.columns and question.name == "accuracy":
+    if form in formats.IN_WORDS and not paper.columns and question.name == "accuracy":
         rows = _with_limits(rows)
     elif form in formats.IN_WORDS and found.table and not paper.columns:
         notes += found.paper[2] or found.below
@@ -383,11 +383,11 @@ def _with_limits(rows: pl.DataFrame) -> pl.DataFrame:
     """Return mean accuracies by their name, with their intervals."""
     import polars as pl
 
-    value = pl.col("value")
-    half = pl.col("half") if "half" in rows.columns else pl.lit(None, pl.Float64)
-    limits = {"accuracy_ci_low": value - half, "accuracy_ci_high": value + half}
-    over = pl.when(half.is_not_null()).then(pl.lit("test sets"))
-    return rows.select(pl.exclude("value", "half"), value.alias("accuracy"), **limits, over=over)
+    if "low" in rows.columns:
+        over = pl.when(pl.col("low").is_not_null()).then(pl.lit("test sets"))
+        rows = rows.with_columns(over=over)
+    names = {"value": "accuracy", "low": "accuracy_ci_low", "high": "accuracy_ci_high"}
+    return rows.rename(names, strict=False)
 
 
 def _tables(found: Reply, form: str, notes: Sequence[str]) -> bytes:

@@ -250,6 +250,30 @@ def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Swee
     assert (code, "accuracy_mean" in text, "mean_a,mean_b" in text) == (2, False, True)
 
 
+def test_every_form_of_an_answer_has_the_same_intervals(sweep: Sweep) -> None:
+    asked = ("answers", sweep.directory, "accuracy")
+    rows = pl.read_csv(io.StringIO(inside(*asked, "-f", "csv")[1])).to_dicts()
+    code, told = inside(*asked, "--json")
+    assert code == 0
+    in_json = [row for one in json.loads(told)["answers"] for row in one["rows"]]
+    ends = ("classifier", "value", "low", "high")
+    assert [[row[name] for name in ends] for row in rows] == [
+        [row[name] for name in ends] for row in in_json
+    ]
+    evidence = inside(*asked, "--why")[1]
+    latex = inside(*asked, "-f", "latex")[1]
+    for row in rows:
+        value, low, high = row["value"], row["low"], row["high"]
+        assert 0 <= low < value < high <= 1
+        around = abs(low + high - 2 * value) < 1e-9
+        words = f"({low:.4f} to {high:.4f})"
+        assert f"{row['classifier']} {value:.4f} {f'± {value - low:.4f}' if around else words}" in (
+            " ".join(evidence.split())
+        )
+        column = latex.count(" to ") > 1  # of one form
+        assert (words if column else f"{value:.4f} \\pm {value - low:.4f}") in latex
+
+
 def test_answers_for_a_paper_are_as_wide_as_their_numbers(sweep: Sweep) -> None:
     code, text = inside("answers", sweep.directory, "accuracy", "-f", "latex", "--bold", "best")
     assert (code, "& accuracy" in text, "Bold: only the best number" in text) == (0, True, True)

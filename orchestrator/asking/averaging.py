@@ -170,7 +170,7 @@ class Averages:
         value = pl.col(name)
         if not records()[self.table].of_all_repeats and compares_runs(name):
             return pl.when(VARIES).then(value)
-        return pl.when(~pl.col("identical")).then(value) if self.table == "runs" else value
+        return value
 
     def _weight(self, name: str) -> pl.Expr:
         """Return a row's weight in the mean of its group, not normalised."""
@@ -289,7 +289,8 @@ class Averages:
         if self.table in ("pairs", *_OF_RUNS):
             of_unit = list(dict.fromkeys([*self.by, *key]))
             runs = pl.col("n_distinct").alias("_n")
-            return units.with_columns(pl.col("_w").sum().over(of_unit), runs)
+            each = units.with_columns(pl.col("_w").sum().over(of_unit), runs)
+            return each.filter(~pl.col("identical")) if self.table == "runs" else each
         values = self.tables.scan(source)
         schema = values.collect_schema()
         key = [name for name in key if name in schema]

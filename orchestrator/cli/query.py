@@ -167,8 +167,9 @@ def query(
     if question.is_grouped and "n" in frame.columns:
         paper = replace(paper, columns=question.columns)
     if _shows_spreads(question, form, frame):
+        pooled = ", pooled as root mean squares" if question.is_grouped else ""
         notes.append(
-            "Standard deviations: between runs of a test set; of means, between test sets."
+            f"Standard deviations{pooled}: between runs of a test set; of means, between test sets."
         )
     if form in formats.IN_WORDS:
         notes += [text for name, text in _EXPLAINED.items() if name in frame.columns]

@@ -196,6 +196,7 @@ _WORDS = {
     "tace": "TACE", "n": "number of", "auroc": "AUROC", "mean": "mean", "median": "median",
     "min": "smallest", "max": "largest", "lo": "smallest", "hi": "largest", "sd": "SD of",
     "delta": "δ", "c": "calibrated", "holm": "(Holm)", "loo": "leave-one-out",
+    "together": "all pairs:",
 }  # fmt: skip
 _FIRST = ("mean", "std", "sd", "median", "min", "max", "lo", "hi", "q05", "q95")
 """Endings that are said before what they end."""

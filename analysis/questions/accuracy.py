@@ -215,7 +215,7 @@ def _better(one: Accuracies) -> str:
     if not one.differences:
         return f" {_AT_ONE}; more repeats do, such as repeats = 5." if one.test_sets == 1 else ""
     pairs = len(one.rows) * (len(one.rows) - 1) // 2
-    sure = f"95 % for all {pairs:,} pairs of classifiers together" if pairs > 1 else "95 %"
+    sure = f"95 % for all {pairs:,} pairs of classifiers on it together" if pairs > 1 else "95 %"
     if one.test_sets > 1:
         return f" Paired on the same test sets ({sure}), {_best(one)}."
     others = (

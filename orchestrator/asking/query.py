@@ -30,7 +30,7 @@ from manyseed.orchestrator.computing.tables import (
     of_probabilities,
 )
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
-from manyseed.orchestrator.errors import UserError, command, require_one_of
+from manyseed.orchestrator.errors import MOST_NAMED, UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.ids import ids_of
 from manyseed.orchestrator.plans.plan import Plan
@@ -244,7 +244,8 @@ def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterato
 
 def require_column(name: str, columns: Sequence[str], option: str) -> None:
     """Raise a UserError for an unknown column; it suggests the nearest name."""
-    require_one_of(name, columns, "unknown column", key=option)
+    more = "; --columns '?' lists all" if len(columns) > MOST_NAMED else ""
+    require_one_of(name, columns, "unknown column", key=option, more=more)
 
 
 def _require_elsewhere(name: str, sweeps: Mapping[str, Results], option: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -40,12 +40,13 @@ from manyseed.orchestrator.cli.output import (
     counted,
     errors,
     print_json,
+    print_rows,
     print_table,
     say,
     say_next,
 )
 from manyseed.orchestrator.cli.unknown import instead_told
-from manyseed.orchestrator.errors import UserError, flag, require_one_of
+from manyseed.orchestrator.errors import MOST_NAMED, UserError, flag, require_one_of
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply, sides
 
 if TYPE_CHECKING:
@@ -342,8 +343,7 @@ def _asked(
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found, in_words=form in formats.IN_WORDS)
     if [*paper.columns] == ["?"]:
-        for name in rows.columns:
-            say(name)
+        _describe(rows.columns, found.meanings, form, output)
         return
     if form in formats.IN_WORDS and not paper.columns and question.name == "accuracy":
         rows = _with_limits(rows)
@@ -353,8 +353,9 @@ def _asked(
             rows = formats.of_table(found)
         elif {"mean_a", "mean_b"} <= {*rows.columns}:
             paper = replace(paper, columns=[one for one in _COMPARED if one in rows.columns])
+    more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
-        require_one_of(column, rows.columns, "unknown column", key="--columns")
+        require_one_of(column, rows.columns, "unknown column", key="--columns", more=more)
     if not paper.bold:  # else chosen when it is known what is bold
         rows = rows.select(paper.columns or rows.columns)
     content = (
@@ -377,6 +378,25 @@ def _asked(
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_without_rows(found), to=errors)
+
+
+def _describe(
+    columns: Sequence[str], meanings: Mapping[str, str], form: str, output: Path | None
+) -> None:
+    """List columns and what they mean, where that is known."""
+    import polars as pl
+
+    rows = []
+    for name in columns:
+        of, _, end = name.rpartition("_")
+        which = {"low": "lower end: ", "high": "upper end: "}.get(end, "") if of in meanings else ""
+        rows.append((name, meanings.get(name) or f"{which}{meanings.get(of, '') * bool(which)}"))
+    known = ["column", "meaning"] if meanings else ["column"]
+    frame = pl.DataFrame(rows, schema=["column", "meaning"], orient="row").select(known)
+    if form == formats.TABLE and output is None:
+        print_rows(known, frame.rows(), frame.height)
+    else:
+        formats.write_out(formats.in_format(frame, form, {}, []), output, form)
 
 
 def _with_limits(rows: pl.DataFrame) -> pl.DataFrame:

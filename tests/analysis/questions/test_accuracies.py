@@ -78,7 +78,7 @@ def test_classifiers_that_are_alike_are_not_told_apart():
     (text,) = told(planted(1, ("a", "b", "c"), repeats=8, accuracy=mixed))
     assert "is better than a by 0." in text
     assert ", but cannot be told apart from " in text
-    assert "95 % for all 3 pairs of classifiers together" in text
+    assert "95 % for all 3 pairs of classifiers on it together" in text
 
 
 def test_one_test_set_tells_of_itself_alone():

@@ -241,7 +241,19 @@ def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Swee
     apart = {one.axes["classifier"] for pair in sweep.compare() for one in (pair.a, pair.b)}
     assert {*rows["a"], *rows["b"]} == apart
     assert {"cell_a", "cell_b", "verdict", "difference", "low", "high", "better"} <= {*rows.columns}
-    assert inside(*asked, "--columns", "?") == (0, "\n".join([*rows.columns, ""]))
+    code, text = inside(*asked, "--columns", "?", "-f", "csv")
+    listed = pl.read_csv(io.StringIO(text))
+    assert (code, listed["column"].to_list()) == (0, rows.columns)
+    assert listed["meaning"].null_count() == 0
+    low = listed.filter(column="sets_low")["meaning"].item()
+    assert low == "lower end: interval of the difference over seeds and new test sets"
+    assert "mean_a - mean_b" in inside(*asked, "--columns", "?")[1]
+    code, text = inside("answers", sweep.directory, "accuracy", "--columns", "?")
+    assert (code, "classifier" in text, "meaning" in text) == (0, True, False)
+    code, text = inside(*asked, "-f", "csv", "--columns", "x")
+    assert (code, "--columns '?' lists all" in " ".join(text.split())) == (2, True)
+    code, text = inside("query", sweep.directory, "--columns", "nothing")
+    assert (code, "--columns '?' lists all" in " ".join(text.split())) == (2, True)
     code, text = inside(*asked, "-f", "latex")
     head = next(line for line in text.splitlines() if line.startswith("dataset & "))
     assert (code, " & a & b & verdict & difference & " in head) == (0, True)
@@ -321,7 +333,14 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     code, _ = inside("methods", sweep.directory, "--output", file)
     entries = re.findall(r"^@\w+\{(\w+),$", file.read_text(), re.MULTILINE)
     assert (code, {*entries}, len(entries)) == (0, cited, len(cited))
-    tests = {"agarwal2021", "holm1979", "newcombe2006", "satterthwaite1946", "welch1947"}
+    tests = {
+        "agarwal2021",
+        "dunn1961",
+        "holm1979",
+        "newcombe2006",
+        "satterthwaite1946",
+        "welch1947",
+    }
     assert {"chen2016", "manyseed", "pedregosa2011"} | tests == cited
     assert "[@chen2016]" in inside("methods", sweep.directory, "-f", "markdown")[1]
     for wrong in (("-f", "latex", "--bold", "best"), ("-f", "xml")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -240,6 +241,24 @@ def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterato
                 if name in tables:
                     tables[name]  # reading all of it raises DamagedFile
         raise
+
+
+_EQUAL = re.compile(r"\b(\w+)\s*==?\s*(?:'([^']*)'|([\d.]+)(?!\w))")
+"""A column, and the text or number that a condition says it equals."""
+
+
+def values_instead(sweeps: Mapping[str, Results], question: Query) -> list[str]:
+    """Name the values of each column of which a condition asks for a value that it never has."""
+    rows = pl.concat(list(named_rows(sweeps, question.table).values()), how="vertical")
+    schema, told = rows.collect_schema(), []
+    for name, text, number in dict.fromkeys(_EQUAL.findall(question.where or "")):
+        if name not in schema or schema[name].is_numeric() != bool(number):
+            continue
+        found = rows.select(pl.col(name).drop_nulls().unique().sort()).collect()[name]
+        asked = float(number) if number else text
+        if len(found) <= MOST_NAMED and asked not in found.to_list():
+            told.append(f"{name}: {', '.join(map(str, found)) or 'no value'}")
+    return told
 
 
 def require_column(name: str, columns: Sequence[str], option: str) -> None:

@@ -45,7 +45,10 @@ def test_runs_are_shown_by_the_address_that_show_takes(sweep: Sweep) -> None:
 
 def test_no_match_says_so(sweep: Sweep) -> None:
     code, told = inside("query", sweep.directory, "-w", "classifier = 'mlp'")
-    assert (code, told) == (0, "No row of the table cells meets: classifier = 'mlp'\n")
+    assert (code, told) == (
+        0,
+        "No row of the table cells meets: classifier = 'mlp'\n  classifier: lr-sgd, xgb\n",
+    )
 
 
 def test_a_table_that_stands_where_a_directory_does_is_named_by_its_option(
@@ -145,6 +148,17 @@ def test_several_sweeps_stand_side_by_side(sweep: Sweep, tmp_path: Path) -> None
     ]
     with pytest.raises(UserError, match=r'did you mean "sweep"\?'):
         sweep.query("cells", others=[other], where="swep = 'a'")
+
+
+def test_a_condition_without_rows_is_told_the_values_that_there_are(sweep: Sweep) -> None:
+    told = asked(sweep, "-t", "effects", "-w", "axis='perturb_continuous' and metric='accuracy'")
+    first, *hints = told.splitlines()
+    assert first.startswith("No row of the table effects meets: axis=")
+    metrics = sweep.results["effects"]["metric"].unique().sort().cast(pl.String).to_list()
+    assert hints == [f"  metric: {', '.join(metrics)}"], "the axis has this value"
+    told = asked(sweep, "-w", "train_fraction = 0.3 AND accuracy_mean > 2 AND classifier = 'xgb'")
+    assert told.splitlines()[1:] == ["  train_fraction: 0.5, 1.0"]
+    assert len(asked(sweep, "-w", "accuracy_mean > 2").splitlines()) == 1
 
 
 def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:

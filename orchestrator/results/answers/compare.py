@@ -261,6 +261,9 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
         if len(values) > 1:
             problem = "no two cells differ in it alone"
             remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
+        else:
+            shown = f"manyseed query DIR -t runs --by {by} --columns METRIC --agg mean,sd"
+            remedy = f"{remedy}; by itself: {shown}"
         raise UserError(problem, key="--by", value=by, remedy=remedy)
     return pairs
 

@@ -267,7 +267,7 @@ def all_together(comparisons: Sequence[Compared]) -> str:
     if not held:
         return f" For all {n:,} together{at}, none is told (Bonferroni's correction)."
     hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
-    others = "; alone: told only of that pair by itself" if 0 < held < m else ""
+    others = "; alone: only by itself; not told of all together" if 0 < held < m else ""
     return f" For all {n:,} together{at}, {hold}{others}."
 
 

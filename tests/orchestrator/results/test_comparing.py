@@ -155,6 +155,10 @@ def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: P
         ({"metric": "acuracy"}, "accuracy"),
         ({"by": "klassifier"}, "classifier"),
         ({"by": "dataset"}, r'^by = "dataset": there is only one dataset \('),
+        (
+            {"by": "dataset"},
+            r"by itself: manyseed query DIR -t runs --by dataset --columns METRIC --agg",
+        ),
         ({"a": "cell = 0"}, "give b=, too"),
         ({"a": "cell = 0", "b": "cell = 0"}, r"no cell of A \(1\) matches a cell of B \(1\) other"),
         ({"where": "cell = 99"}, "no cell meets"),
@@ -463,8 +467,8 @@ def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
         expected = f"{one.result.difference:+.4f}", f"{own[0]:+.4f} to {own[1]:+.4f}"
         assert said == (name, *expected, f"{one.result.better:.2f}")
     assert (
-        "For all 4 together, 1 of 3 verdicts holds; alone: told only of that pair by itself."
-        in reply.below[0]
+        "For all 4 together, 1 of 3 verdicts holds; "
+        "alone: only by itself; not told of all together." in reply.below[0]
     )
     weak = table[1:]
     assert "For all 3 together, none is told (Bonferroni's" in compare.reply(weak).below[0]

@@ -780,3 +780,20 @@ def test_rows_of_one_dataset_stand_together():
     assert _side_by_side(rows, ["dataset"])["n"].to_list() == [0, 1, 2, 3, 4]
     sweeps = pl.DataFrame({"sweep": [*"xyx"], "dataset": [*"aab"], "n": range(3)})
     assert _side_by_side(sweeps, ["dataset"])["n"].to_list() == [0, 2, 1]
+
+
+def test_a_column_of_a_paper_has_one_number_of_decimals() -> None:
+    small = pl.DataFrame({"x": [0.001, 0.00091, 0.0233, None, -0.00015], "y": [0.5, 0.25, 1, 0, 2]})
+    for form in ("latex", "markdown"):
+        text = formats.in_format(small, form, {}, []).decode()
+        for value in ("0.00100", "0.00091", "0.02330", "-0.00015", "0.2500", "0.0000"):
+            assert value in text
+    assert "0.0010 " in formats.in_format(small, "table", {}, []).decode(), "on a screen, as before"
+    frame = pl.DataFrame(
+        {"m": [0.5, 0.02], "m_ci_low": [0.4, 0.0195], "m_ci_high": [0.6, 0.0205], "over": "seeds"}
+    )
+    text = formats.in_format(frame, "markdown", {}, []).decode()
+    assert "| 0.50000 ± 0.10000 |" in text
+    assert "| 0.02000 ± 0.00050 |" in text
+    tiny = pl.DataFrame({"x": [1e-9, 0.5]})
+    assert "| 1e-09 |" in formats.in_format(tiny, "markdown", {}, []).decode()

@@ -452,7 +452,7 @@ def _decimals(values: Sequence[object], limits: Sequence[_Limits]) -> int | None
     for value, (low, high) in zip(values, limits, strict=True):
         half = (high - low) / 2 if low is not None and high is not None else None
         sizes += [abs(one) for one in (value, half) if isinstance(one, float) and one]
-    sizes = [one for one in sizes if math.isfinite(one)]
+    sizes = [one for one in sizes if math.isfinite(one) and one > _ROUNDING]
     if not sizes or min(sizes) >= _SMALL or max(sizes) >= 1 / _SMALL:
         return None
     places = 1 - math.floor(math.log10(min(sizes)))
@@ -460,6 +460,7 @@ def _decimals(values: Sequence[object], limits: Sequence[_Limits]) -> int | None
 
 
 _SMALL = 0.001  # below it, `shown` writes two digits
+_ROUNDING = 1e-15  # a zero that was computed
 
 
 def _with_places(value: object, places: int) -> object:

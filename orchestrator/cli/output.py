@@ -340,7 +340,8 @@ def shown(value: object) -> str:
         if value != value:
             return "–"
         if isinstance(value, Decimals):
-            return f"{value:.{value.places}f}"
+            text = f"{value:.{value.places}f}"
+            return text if float(text) else text.lstrip("-")
         is_small = 0 < abs(value) < 0.001  # 0.0000 would not tell it from 0
         return f"{value:.2g}" if is_small else f"{value:.4{'f' if abs(value) < 1000 else 'g'}}"
     return str(value)

@@ -795,5 +795,7 @@ def test_a_column_of_a_paper_has_one_number_of_decimals() -> None:
     text = formats.in_format(frame, "markdown", {}, []).decode()
     assert "| 0.50000 ± 0.10000 |" in text
     assert "| 0.02000 ± 0.00050 |" in text
+    zero = pl.DataFrame({"x": [-3e-17, 0.0005]})
+    assert "| 0.00000 |" in formats.in_format(zero, "markdown", {}, []).decode()
     tiny = pl.DataFrame({"x": [1e-9, 0.5]})
     assert "| 1e-09 |" in formats.in_format(tiny, "markdown", {}, []).decode()

@@ -475,6 +475,9 @@ _OF_POINTS = ("file", "row_id", "row", "index")
 _CALLED = re.compile(r"(file|image|img|row|point|sample)?_?-?(names?|paths?|files?|ids?|no|number)")
 
 
+MOST_NAMED = 20  # of what is valid instead
+
+
 def nearest(value: str, options: Iterable[str]) -> str:
     """Return a remedy: the names that are most like a wrong one, if any is, and all of them.
 
@@ -493,7 +496,8 @@ def nearest(value: str, options: Iterable[str]) -> str:
         (each for each in options if each != value and spelling(each) == spelling(value)), None
     ):
         close = f"{quoted(value)} only looks like {quoted(twin)}."
-    listed = ", ".join(map(shown, options[:20])) + ", …" * (len(options) > 20)
+    listed = ", ".join(map(shown, options[:MOST_NAMED]))
+    listed += ", …" * (len(options) > MOST_NAMED)
     return f"{close} Valid: {listed}" if close else f"valid: {listed}"
 
 

@@ -37,6 +37,7 @@ from manyseed.analysis.figures.labels import (
     marker,
     not_drawn,
     over_test_sets,
+    runs_vary,
     with_names,
 )
 from manyseed.analysis.figures.style import (
@@ -341,6 +342,8 @@ def _column(
     parts = quantity.values.sort("cell", "value", maintain_order=True).partition_by(
         "cell", as_dict=True
     )
+    varying = {int(cell) for cell, vary in runs_vary(quantity.values, ["cell"]).rows() if vary}
+    with_shape: set[float] = {rows.at[cell] for cell in varying}
     by_classifier: dict[str, list[tuple[float, Real]]] = {}
     marks: list[Mark] = []
     for (cell,), own in parts.items():
@@ -358,7 +361,11 @@ def _column(
     for classifier, drawn in by_classifier.items():
         look = colour(classifiers.index(classifier))
         shaped = rich and quantity.name not in LEVELS  # the axis of α̂ is not linear
-        outlines = [outline(values, y) for y, values in drawn if shaped and values.size >= FEWEST]
+        outlines = [
+            outline(values, y)
+            for y, values in drawn
+            if shaped and y in with_shape and values.size >= FEWEST
+        ]
         shapes = [shape for shape in outlines if shape is not None]
         if shapes:
             path = Path.make_compound_path(*(Path(shape, closed=True) for shape in shapes))

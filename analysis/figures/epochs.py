@@ -34,7 +34,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import FEWEST, covariances
-from manyseed.analysis.questions.intervals import t_quantile
+from manyseed.analysis.questions.intervals import of_parts, within
 from manyseed.analysis.tables.rows import CELL_KEY, VARIES, last, pooled
 
 MAX_SOURCES = 12  # most panels of sources, one dataset and classifier each
@@ -157,8 +157,9 @@ def _of_spread(values: Sequence[NDArray[np.float64]]) -> tuple[float | None, flo
 def _of_mean(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
     if values.size < 2 or np.ptp(values) == 0:
         return None, None
-    half = t_quantile(CONFIDENCE, values.size - 1.0) * float(values.std(ddof=1)) / values.size**0.5
-    return max(float(values.mean()) - half, 0.0), min(float(values.mean()) + half, 1.0)
+    mean, variance = float(values.mean()), float(values.var(ddof=1)) / values.size
+    low, high = within(mean, *of_parts(mean, [(variance, values.size - 1.0)], CONFIDENCE))
+    return float(low), float(high)
 
 
 Ends = Sequence[float | None]
@@ -182,7 +183,7 @@ def _bars(
 
 _WHISKERS = {
     "accuracy_std": " Whiskers: 95 % intervals, as in the table of variances.",
-    "alpha_hat_mean": " Whiskers: 95 % t intervals over test sets.",
+    "alpha_hat_mean": " Whiskers: 95 % intervals over test sets.",
 }
 _LABELS = {"accuracy_std": "± seeds, accuracy", "alpha_hat_mean": "mean α̂"}
 _TITLES = {"accuracy_std": "Spread of accuracy", "alpha_hat_mean": "α̂"}

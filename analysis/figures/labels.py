@@ -159,6 +159,19 @@ def mark_resolution(axis: Axes, repeats: pl.DataFrame, *, across: bool = False) 
         )
 
 
+def runs_vary(values: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Return for each group whether its density shows runs (`vary`), not its test sets alone.
+
+    It does unless all runs of each test set have one value. `values`: those of a `Quantity`.
+    """
+    unit = [name for name in ("cell", "repeat_index") if name in values.columns]
+    units = values.group_by(list(dict.fromkeys([*by, *unit]))).agg(
+        n=pl.len(), distinct=pl.col("value").n_unique()
+    )
+    varies = (pl.col("n") == 1).all() | (pl.col("distinct") > 1).any()
+    return units.group_by(by or pl.lit(0)).agg(vary=varies)
+
+
 def resolution(repeats: pl.DataFrame) -> str:
     """State δ and N, or their ranges."""
     known = repeats.filter(pl.col("alpha_hat_mean").is_not_null())
@@ -196,7 +209,7 @@ _WORDS = {
     "tace": "TACE", "n": "number of", "auroc": "AUROC", "mean": "mean", "median": "median",
     "min": "smallest", "max": "largest", "lo": "smallest", "hi": "largest", "sd": "SD of",
     "delta": "δ", "c": "calibrated", "holm": "(Holm)", "loo": "leave-one-out",
-    "half": "± (95 %)",
+    "together": "all pairs:",
 }  # fmt: skip
 _FIRST = ("mean", "std", "sd", "median", "min", "max", "lo", "hi", "q05", "q95")
 """Endings that are said before what they end."""

@@ -35,6 +35,7 @@ from manyseed.analysis.figures.labels import (
     mark_resolution,
     marker,
     over_test_sets,
+    runs_vary,
     upright_axis_of_levels,
 )
 from manyseed.analysis.figures.style import (
@@ -66,8 +67,9 @@ DEEP = 1.35  # inches per row of the grid
 SIDES = 2  # axes of a grid
 PERTURBATIONS = ("perturb_continuous", "perturb_hparams")
 _HOW = (
-    f"Shapes, of all values of a cell: density, for {FEWEST} values or more; dots: single values, "
-    f"up to {DOTTED}; bars: middle half and range, for more values; lines: medians."
+    f"Shapes, of all values of a cell: density, for {FEWEST} values or more where runs of a test "
+    f"set differ; dots: single values, up to {DOTTED}; bars: middle half and range, for more "
+    "values; lines: medians."
 )
 
 
@@ -80,9 +82,11 @@ class _Violins:
     values: pl.DataFrame
     classifiers: Sequence[str]
 
-    def group(self, chosen: Mapping[str, Any]) -> Real:
-        """Return the values of a violin in ascending order."""
-        return self.values.filter(**chosen)["value"].sort().to_numpy()
+    def group(self, chosen: Mapping[str, Any]) -> tuple[Real, bool]:
+        """Return the values of a violin in ascending order, and whether it has a shape."""
+        own = self.values.filter(**chosen)
+        shaped = own.height >= FEWEST and self.quantity.name not in LEVELS
+        return own["value"].sort().to_numpy(), shaped and bool(runs_vary(own)["vary"].all())
 
     def finish(self, axis: Axes, **chosen: Any) -> None:
         """Set up the vertical axis if the quantity is α̂."""
@@ -287,12 +291,15 @@ def _described(drawn: _Violins, n: int) -> str:
     return f"{drawn.quantity.words}{part}"
 
 
-def _violin(axis: Axes, drawn: _Violins, values: Real, at: float, half: float, look: int) -> None:
+def _violin(
+    axis: Axes, drawn: _Violins, of: tuple[Real, bool], at: float, half: float, look: int
+) -> None:
     """Draw values as a violin with its middle half, or as dots, and their median."""
+    values, shaped = of
     if not values.size:
         return
     shade = colour(look)
-    if values.size >= FEWEST and drawn.quantity.name not in LEVELS:
+    if shaped:
         shape = outline(values, at, half)
         if shape is not None:
             path = Path(shape[:, ::-1], closed=True)

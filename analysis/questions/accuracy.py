@@ -9,7 +9,7 @@ test set, differences are told for it alone, by their intervals over seeds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
-from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
+from manyseed.analysis.questions.intervals import Real, t_interval, too_few, within
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
 from manyseed.analysis.tables.rows import Tables
 
@@ -41,6 +41,20 @@ class Mean:
     classifier: str  # whose accuracy it is, or with which the best classifier is compared
     value: float
     half: float | None  # none, too, if all test sets or runs have the same value
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The ends of the interval of an accuracy, which stay between 0 and 1."""
+        if self.half is None:
+            return None
+        low, high = within(self.value, self.value - self.half, self.value + self.half)
+        return float(low), float(high)
+
+    @property
+    def numbers(self) -> dict[str, str | float | None]:
+        """An accuracy as a row of an answer."""
+        low, high = self.limits or (None, None)
+        return {"classifier": self.classifier, "value": self.value, "low": low, "high": high}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +215,7 @@ def _better(one: Accuracies) -> str:
     if not one.differences:
         return f" {_AT_ONE}; more repeats do, such as repeats = 5." if one.test_sets == 1 else ""
     pairs = len(one.rows) * (len(one.rows) - 1) // 2
-    sure = f"95 % for all {pairs:,} pairs of classifiers together" if pairs > 1 else "95 %"
+    sure = f"95 % for all {pairs:,} pairs of classifiers on it together" if pairs > 1 else "95 %"
     if one.test_sets > 1:
         return f" Paired on the same test sets ({sure}), {_best(one)}."
     others = (
@@ -319,7 +333,7 @@ def _level(row: Mean) -> str:
     """Return an accuracy with its interval, which stays between 0 and 1."""
     if row.half is None or 0 <= row.value - row.half <= row.value + row.half <= 1:
         return _size(row)
-    low, high = of_share(row.value, row.half)
+    low, high = row.limits or (0, 1)
     return f"{row.value:.4f} ({low:.4f} to {high:.4f})"
 
 
@@ -332,7 +346,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     found = accuracies(evidence.tables)
     for one, text in zip(found, sentences(found), strict=False):
         whose = {"dataset": one.dataset, **dict(one.context)}
-        rows = [{**whose, **asdict(row)} for row in one.rows]
+        rows = [{**whose, **row.numbers} for row in one.rows]
         most = evidence.most_frequent.get(one.dataset, 0.0)
         if most >= UNEVEN:
             text += f" The most frequent class has {most:.4f} of the test points."

@@ -280,6 +280,14 @@ def of_share(centre: Any, half: Any) -> tuple[Any, Any]:
     return (low[()], high[()])
 
 
+def within(centre: Any, low: Any, high: Any) -> tuple[Any, Any]:
+    """Return the ends of a share's t interval, by `of_share` where one of them leaves 0 to 1."""
+    outside = (np.asarray(low) < 0) | (np.asarray(high) > 1)
+    inside = of_share(centre, (np.asarray(high) - low) / 2)
+    low, high = (np.where(outside, *ends) for ends in zip(inside, (low, high), strict=True))
+    return (low[()], high[()])
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of the variance of a mean over pairs, pooled over repeats in proportion to pairs.

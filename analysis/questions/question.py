@@ -126,6 +126,8 @@ class Reply:
         Heads and rows of a table for a paper, and what is below it, if they are others.
     left : int
         How many answers are left out.
+    meanings : mapping of str to str
+        What columns of the answers' rows mean; those of an interval's ends by its name.
     sources : mapping of str to object
         If the answers are sections of a text: what they cite, by key (`report.citations.Citation`).
     """
@@ -141,6 +143,7 @@ class Reply:
     below: Sequence[str] = ()
     paper: tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]] = ((), (), ())
     left: int = 0
+    meanings: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -128,6 +128,12 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
             "sets, each test set is one observation of a paired t test. P(A better than B) is the "
             "probability of improvement [@agarwal2021], with its score interval [@newcombe2006]."
         )
+    if cells.height > 2:
+        yield (
+            "Intervals in a table of such pairs are of each pair by itself; a verdict marked as "
+            "alone does not hold for all pairs of the table together (Bonferroni's correction "
+            "[@dunn1961])."
+        )
     changed = [axis for axis in AXES[2:] if cells[axis].n_unique() > 1]
     if changed and "effects" in has:
         yield (

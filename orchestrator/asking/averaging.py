@@ -23,9 +23,9 @@ from manyseed.analysis.questions.intervals import (
     FEWEST,
     clustered,
     of_pairs,
-    of_share,
     t_interval,
     total,
+    within,
 )
 from manyseed.analysis.tables.rows import (
     IS_CROSSED,
@@ -109,9 +109,9 @@ class Averages:
         )
         low, high, _ = t_interval(mean, variance, freedom, CONFIDENCE)
         shares = [number for number, name in enumerate(self._known) if name in self._shares]
-        outside = means[_COLUMN].is_in(shares).to_numpy() & ((low < 0) | (high > 1))
-        inside = of_share(mean, (high - low) / 2)
-        low, high = (np.where(outside, *ends) for ends in zip(inside, (low, high), strict=True))
+        is_share = means[_COLUMN].is_in(shares).to_numpy()
+        inside = within(mean, low, high)
+        low, high = (np.where(is_share, *ends) for ends in zip(inside, (low, high), strict=True))
         # of lists: of arrays, polars imports numpy.ma
         ends = {
             LOW: pl.Series("low", low.tolist(), pl.Float64),
@@ -170,7 +170,7 @@ class Averages:
         value = pl.col(name)
         if not records()[self.table].of_all_repeats and compares_runs(name):
             return pl.when(VARIES).then(value)
-        return pl.when(~pl.col("identical")).then(value) if self.table == "runs" else value
+        return value
 
     def _weight(self, name: str) -> pl.Expr:
         """Return a row's weight in the mean of its group, not normalised."""
@@ -289,7 +289,8 @@ class Averages:
         if self.table in ("pairs", *_OF_RUNS):
             of_unit = list(dict.fromkeys([*self.by, *key]))
             runs = pl.col("n_distinct").alias("_n")
-            return units.with_columns(pl.col("_w").sum().over(of_unit), runs)
+            each = units.with_columns(pl.col("_w").sum().over(of_unit), runs)
+            return each.filter(~pl.col("identical")) if self.table == "runs" else each
         values = self.tables.scan(source)
         schema = values.collect_schema()
         key = [name for name in key if name in schema]

@@ -12,7 +12,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, some
-from manyseed.analysis.tables.rows import cells_once, last
+from manyseed.analysis.tables.rows import cells_once, compares_runs, last
 from manyseed.orchestrator.asking.query import Query, ask, named_rows
 from manyseed.orchestrator.computing.tables import Results
 
@@ -29,6 +29,7 @@ _NOUNS = {
     "perturb_labels": "noise level of labels",
 }
 _OWN = ("hparams", "vary")  # of each classifier: levels differ where cells are alike
+_ROWS = "_rows"  # of a cell
 _TOLD, _NAMED = 4, 3  # kinds of rows that a note describes, and rows of each that it names
 
 
@@ -57,7 +58,8 @@ def covered(sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame)
     kept = [name for name in ("same_as", "epoch", "n_runs") if name in schema and name not in by]
     columns = list(dict.fromkeys([*by, "cell", *axes, *kept]))
     single = replace(question, columns=columns, by=(), agg=(), sort=None)
-    cells = ask(sweeps, single).select(columns).unique(maintain_order=True)
+    cells = ask(sweeps, single).select(columns)
+    cells = cells.group_by(columns, maintain_order=True).agg(pl.len().alias(_ROWS))
     cells = cells if "epoch" in by or "epoch" not in schema else last(cells)
     cells = cells_once(cells, by)
     of_rows = {
@@ -68,17 +70,18 @@ def covered(sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame)
     alike = [_shares([_levels(one, axes) for one in row]) for row in rows]
     if all(len(row) < 2 for row in rows):
         return Covered(alike)
+    more = f"{_runs(cells, by)}{_weights(cells, by)}{_varying(sweeps, cells, frame)}"
     over = [_in_words(row, axes) for row in rows]
     if len(dict.fromkeys(over)) == 1:
         unlike = len(dict.fromkeys(alike)) > 1
         which = ", but not the same for all" if unlike else ""
-        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{_runs(cells, by)}")
+        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{more}")
     groups: dict[str, list[str]] = {}
     for key, words in zip(frame.select(by).iter_rows(), over, strict=True):
         groups.setdefault(words, []).append(" × ".join(map(str, key)))
     ordered = sorted(groups.items(), key=lambda one: -len(one[1]))
     told = [f"{words} ({some(names, _NAMED)})" for words, names in ordered]
-    note = f"Rows are means over unlike cells: {some(told, _TOLD)}.{_runs(cells, by)}"
+    note = f"Rows are means over unlike cells: {some(told, _TOLD)}.{more}"
     return Covered(alike, note)
 
 
@@ -89,6 +92,41 @@ def _runs(cells: pl.DataFrame, by: Sequence[str]) -> str:
     runs = cells.group_by(by).agg(pl.col("n_runs").sum())["n_runs"].sort().to_list()
     between = f"{runs[0]:,} to {runs[-1]:,}" if runs[0] < runs[-1] else f"{runs[0]:,}"
     return f" Runs in a row: {between}."
+
+
+def _weights(cells: pl.DataFrame, by: Sequence[str]) -> str:
+    """Say that cells of a row have different weights in its means, if they have."""
+    ends = cells.group_by(by).agg(least=pl.col(_ROWS).min(), most=pl.col(_ROWS).max())
+    unequal = ends.filter(pl.col("least") < pl.col("most"))
+    if unequal.is_empty():
+        return ""
+    least, most = min(unequal["least"].to_list()), max(unequal["most"].to_list())
+    return f" Cells count by their rows in the table: {least:,} to {most:,}."
+
+
+def _varying(sweeps: Mapping[str, Results], cells: pl.DataFrame, frame: pl.DataFrame) -> str:
+    """Say of columns that compare runs that they are over fewer cells, if they are."""
+    compared = [
+        name
+        for name in frame.columns
+        if compares_runs(name) or (name.endswith("_sd") and not name.endswith("_mean_sd"))
+    ]
+    if not compared or len(sweeps) > 1:  # a cell's number is of its sweep
+        return ""
+    (results,) = sweeps.values()
+    known = last(results["cells"])
+    if "n_identical_repeats" not in known.columns:  # of an earlier version
+        return ""
+    same = known.filter(pl.col("n_identical_repeats") == pl.col("n_repeats"))["cell"]
+    numbers = cells["cell"].unique()
+    left = int(numbers.is_in(same.implode()).sum())
+    if not left:
+        return ""
+    over = f"{numbers.len() - left:,} of the {counted(numbers.len(), 'cell')}"
+    return (
+        f" Standard deviations between runs, and columns that compare runs, are over {over}: those "
+        "whose runs differ."
+    )
 
 
 def _levels(cell: Mapping[str, object], axes: Sequence[str]) -> tuple[object, ...]:

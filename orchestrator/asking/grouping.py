@@ -171,8 +171,9 @@ def grouped(
 ) -> pl.DataFrame:
     """Group rows: means with intervals, pooled spreads, sums of counts.
 
-    Metrics that compare runs are averaged over repeats whose runs vary; all other means leave out
-    copies of runs. α̂ is null if probes or δ differ within a group.
+    Metrics that compare runs are averaged over repeats whose runs vary, all others over all, so
+    that cells count by their runs; functions other than means leave out copies of runs. α̂ is null
+    if probes or δ differ within a group.
 
     `table`: the table that the rows in `frame` come from. `columns`: numeric columns to show.
     `agg`: functions of these to show instead (`aggregates`), a column each: ``accuracy_q05``.
@@ -217,7 +218,7 @@ def grouped(
     values = [
         _together(table, name, names)
         if function is None
-        else aggregate(function, _values(table, name, names)).alias(f"{name}_{function}")
+        else aggregate(function, _values(table, name, names, function)).alias(f"{name}_{function}")
         for name, chosen in functions.items()
         for function in chosen
         if function != SD or table not in WITHIN
@@ -278,7 +279,7 @@ def _spreads(
     table: str, frame: pl.LazyFrame, by: Sequence[str], names: Sequence[str], columns: Sequence[str]
 ) -> pl.DataFrame:
     within = [name for name in WITHIN[table] if name in names]
-    values = {f"{name}_{SD}": _values(table, name, names) for name in columns}
+    values = {f"{name}_{SD}": _values(table, name, names, SD) for name in columns}
     return spreads(frame, by, within, values).collect()
 
 
@@ -319,12 +320,12 @@ def _is_mean(table: str, name: str) -> bool:
     return not is_count(name) and name not in _RESOLUTION and _freedom(table, name) is None
 
 
-def _values(table: str, name: str, names: Sequence[str]) -> pl.Expr:
-    """Return the values of a column that count."""
+def _values(table: str, name: str, names: Sequence[str], function: str = MEAN) -> pl.Expr:
+    """Return the values of a column that count; copies of a run do so in means alone."""
     column = pl.col(name)
     if _only_varying(table, name, names):
         return column.filter(VARIES)
-    return column.filter(~pl.col("identical")) if table == "runs" else column
+    return column.filter(~pl.col("identical")) if table == "runs" and function != MEAN else column
 
 
 def _only_varying(table: str, name: str, names: Sequence[str]) -> bool:

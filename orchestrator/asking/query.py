@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from manyseed.orchestrator.computing.tables import (
     of_probabilities,
 )
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
-from manyseed.orchestrator.errors import UserError, command, require_one_of
+from manyseed.orchestrator.errors import MOST_NAMED, UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.ids import ids_of
 from manyseed.orchestrator.plans.plan import Plan
@@ -242,9 +243,28 @@ def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterato
         raise
 
 
+_EQUAL = re.compile(r"\b(\w+)\s*==?\s*(?:'([^']*)'|([\d.]+)(?!\w))")
+"""A column, and the text or number that a condition says it equals."""
+
+
+def values_instead(sweeps: Mapping[str, Results], question: Query) -> list[str]:
+    """Name the values of each column of which a condition asks for a value that it never has."""
+    rows = pl.concat(list(named_rows(sweeps, question.table).values()), how="vertical")
+    schema, told = rows.collect_schema(), []
+    for name, text, number in dict.fromkeys(_EQUAL.findall(question.where or "")):
+        if name not in schema or schema[name].is_numeric() != bool(number):
+            continue
+        found = rows.select(pl.col(name).drop_nulls().unique().sort()).collect()[name]
+        asked = float(number) if number else text
+        if len(found) <= MOST_NAMED and asked not in found.to_list():
+            told.append(f"{name}: {', '.join(map(str, found)) or 'no value'}")
+    return told
+
+
 def require_column(name: str, columns: Sequence[str], option: str) -> None:
     """Raise a UserError for an unknown column; it suggests the nearest name."""
-    require_one_of(name, columns, "unknown column", key=option)
+    more = "; --columns '?' lists all" if len(columns) > MOST_NAMED else ""
+    require_one_of(name, columns, "unknown column", key=option, more=more)
 
 
 def _require_elsewhere(name: str, sweeps: Mapping[str, Results], option: str) -> None:

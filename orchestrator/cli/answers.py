@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -40,12 +40,13 @@ from manyseed.orchestrator.cli.output import (
     counted,
     errors,
     print_json,
+    print_rows,
     print_table,
     say,
     say_next,
 )
 from manyseed.orchestrator.cli.unknown import instead_told
-from manyseed.orchestrator.errors import UserError, flag, require_one_of
+from manyseed.orchestrator.errors import MOST_NAMED, UserError, flag, require_one_of
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply, sides
 
 if TYPE_CHECKING:
@@ -342,10 +343,9 @@ def _asked(
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found, in_words=form in formats.IN_WORDS)
     if [*paper.columns] == ["?"]:
-        for name in rows.columns:
-            say(name)
+        _describe(rows.columns, found.meanings, form, output)
         return
-    if paper.bold and not paper.columns and question.name == "accuracy":
+    if form in formats.IN_WORDS and not paper.columns and question.name == "accuracy":
         rows = _with_limits(rows)
     elif form in formats.IN_WORDS and found.table and not paper.columns:
         notes += found.paper[2] or found.below
@@ -353,8 +353,9 @@ def _asked(
             rows = formats.of_table(found)
         elif {"mean_a", "mean_b"} <= {*rows.columns}:
             paper = replace(paper, columns=[one for one in _COMPARED if one in rows.columns])
+    more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
-        require_one_of(column, rows.columns, "unknown column", key="--columns")
+        require_one_of(column, rows.columns, "unknown column", key="--columns", more=more)
     if not paper.bold:  # else chosen when it is known what is bold
         rows = rows.select(paper.columns or rows.columns)
     content = (
@@ -379,15 +380,34 @@ def _asked(
         say(_without_rows(found), to=errors)
 
 
+def _describe(
+    columns: Sequence[str], meanings: Mapping[str, str], form: str, output: Path | None
+) -> None:
+    """List columns and what they mean, where that is known."""
+    import polars as pl
+
+    rows = []
+    for name in columns:
+        of, _, end = name.rpartition("_")
+        which = {"low": "lower end: ", "high": "upper end: "}.get(end, "") if of in meanings else ""
+        rows.append((name, meanings.get(name) or f"{which}{meanings.get(of, '') * bool(which)}"))
+    known = ["column", "meaning"] if meanings else ["column"]
+    frame = pl.DataFrame(rows, schema=["column", "meaning"], orient="row").select(known)
+    if form == formats.TABLE and output is None:
+        print_rows(known, frame.rows(), frame.height)
+    else:
+        formats.write_out(formats.in_format(frame, form, {}, []), output, form)
+
+
 def _with_limits(rows: pl.DataFrame) -> pl.DataFrame:
     """Return mean accuracies by their name, with their intervals."""
     import polars as pl
 
-    value = pl.col("value")
-    half = pl.col("half") if "half" in rows.columns else pl.lit(None, pl.Float64)
-    limits = {"accuracy_ci_low": value - half, "accuracy_ci_high": value + half}
-    over = pl.when(half.is_not_null()).then(pl.lit("test sets"))
-    return rows.select(pl.exclude("value", "half"), value.alias("accuracy"), **limits, over=over)
+    if "low" in rows.columns:
+        over = pl.when(pl.col("low").is_not_null()).then(pl.lit("test sets"))
+        rows = rows.with_columns(over=over)
+    names = {"value": "accuracy", "low": "accuracy_ci_low", "high": "accuracy_ci_high"}
+    return rows.rename(names, strict=False)
 
 
 def _tables(found: Reply, form: str, notes: Sequence[str]) -> bytes:

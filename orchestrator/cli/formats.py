@@ -20,7 +20,7 @@ from manyseed.orchestrator.cli.escaping import (
     latex,
     of_other_engines,
 )
-from manyseed.orchestrator.cli.output import SCHEMA, Numeral, shown
+from manyseed.orchestrator.cli.output import SCHEMA, Decimals, Numeral, shown
 from manyseed.orchestrator.cli.process import written
 from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 
@@ -161,7 +161,7 @@ def in_format(
     if name == TABLE:
         columns, rows, remarks = in_cells(frame, points)
         return _text(columns, rows, [*remarks, *notes]).encode()
-    columns, rows, remarks = in_cells(_ordered(frame, paper.columns), points)
+    columns, rows, remarks = in_cells(_ordered(frame, paper.columns), points, aligned=True)
     best, told = _best(frame, columns, paper.alike) if paper.bold else (set(), [])
     if not paper.named:
         columns, rows = _in_words(columns, rows)
@@ -350,14 +350,15 @@ def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) ->
 
 
 def in_cells(
-    frame: pl.DataFrame, points: pl.Series | None = None
+    frame: pl.DataFrame, points: pl.Series | None = None, *, aligned: bool = False
 ) -> tuple[list[str], list[list[object]], list[str]]:
     """Return column heads and rows for readers, and remarks on them.
 
     A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` in a
     column of shares of which an interval would leave 0 to 1; a remark says what all intervals are
     over. An α̂ that `bounded` leaves out is written as its bound, and a spread that would be 0.0000
-    as below what test sets of so many `points` resolve, or what is printed.
+    as below what test sets of so many `points` resolve, or what is printed. `aligned`: all numbers
+    of a column have as many decimals.
     """
     over: list[str] = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -388,6 +389,9 @@ def in_cells(
             sizes = points if points is not None and SHARES.match(name) else [None] * len(values)
             told = [_seen(*both) for both in zip(frame[name], sizes, strict=True)]
             is_below |= any(told) and sizes is points
+        own = limits.get(name, [(None, None)] * len(values))
+        if aligned and (places := _decimals(values, own)) is not None:
+            values = [_with_places(one, places) for one in values]
         if name in limits:
             both = list(zip(values, limits[name], strict=True))
             around = all(_is_around(*one) for one, text in zip(both, told, strict=True) if not text)
@@ -411,6 +415,7 @@ def in_cells(
 _NUMBERED = "index row cell cell_a cell_b repeat_index run_index run_i run_j"
 _PLACES = _NUMBERED.split()
 """Columns of numbers that count nothing, and so have no commas."""
+_Limits = tuple[float | None, float | None]
 LEVELS = ("alpha_hat", "alpha_hat_mean")
 """Columns of α̂ that say nothing below their resolution δ."""
 
@@ -435,14 +440,38 @@ def bounded(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
+_MOST_DECIMALS = 6
+
+
+def _decimals(values: Sequence[object], limits: Sequence[_Limits]) -> int | None:
+    """Return with how many decimals the smallest number of a column keeps two digits.
+
+    None where the usual ones do, or where no reasonable number of them does.
+    """
+    sizes = []
+    for value, (low, high) in zip(values, limits, strict=True):
+        half = (high - low) / 2 if low is not None and high is not None else None
+        sizes += [abs(one) for one in (value, half) if isinstance(one, float) and one]
+    sizes = [one for one in sizes if math.isfinite(one) and one > _ROUNDING]
+    if not sizes or min(sizes) >= _SMALL or max(sizes) >= 1 / _SMALL:
+        return None
+    places = 1 - math.floor(math.log10(min(sizes)))
+    return places if places <= _MOST_DECIMALS else None
+
+
+_SMALL = 0.001  # below it, `shown` writes two digits
+_ROUNDING = 1e-15  # a zero that was computed
+
+
+def _with_places(value: object, places: int) -> object:
+    return Decimals(value, places) if isinstance(value, float) else value
+
+
 def _seen(spread: float | None, points: int | None) -> str:
     """Return below what a spread is that would be printed as 0, or "" for another."""
     if spread is None or not abs(spread) < LEAST / 2:
         return ""
     return f"< {shown(max(1 / points, LEAST) if points else LEAST)}"
-
-
-_Limits = tuple[float | None, float | None]
 
 
 def _is_around(mean: Any, limits: _Limits) -> bool:
@@ -458,8 +487,11 @@ def _with_limits(mean: Any, limits: _Limits, *, around: bool) -> object:
     low, high = limits
     if mean is None or low is None or high is None:
         return mean
+    half, places = (high - low) / 2, getattr(mean, "places", None)
+    if places is not None:  # as the mean has
+        low, high, half = (Decimals(one, places) for one in (low, high, half))
     if around:
-        return f"{shown(mean)} ± {shown((high - low) / 2)}"
+        return f"{shown(mean)} ± {shown(half)}"
     return f"{shown(mean)} ({shown(low)} to {shown(high)})"
 
 

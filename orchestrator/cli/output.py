@@ -316,6 +316,18 @@ class Numeral(int):
     """A number that counts nothing, such as a row's."""
 
 
+class Decimals(float):
+    """A number with as many decimals as the others of its column."""
+
+    places: int
+
+    def __new__(cls, value: float, places: int) -> Decimals:
+        """Return the number with its decimals."""
+        made = super().__new__(cls, value)
+        made.places = places
+        return made
+
+
 def shown(value: object) -> str:
     """Format a value as in tables."""
     if value is None:
@@ -327,6 +339,9 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         if value != value:
             return "–"
+        if isinstance(value, Decimals):
+            text = f"{value:.{value.places}f}"
+            return text if float(text) else text.lstrip("-")
         is_small = 0 < abs(value) < 0.001  # 0.0000 would not tell it from 0
         return f"{value:.2g}" if is_small else f"{value:.4{'f' if abs(value) < 1000 else 'g'}}"
     return str(value)

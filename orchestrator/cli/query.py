@@ -167,13 +167,14 @@ def query(
     if question.is_grouped and "n" in frame.columns:
         paper = replace(paper, columns=question.columns)
     if _shows_spreads(question, form, frame):
+        pooled = ", pooled as root mean squares" if question.is_grouped else ""
         notes.append(
-            "Standard deviations: between runs of a test set; of means, between test sets."
+            f"Standard deviations{pooled}: between runs of a test set; of means, between test sets."
         )
     if form in formats.IN_WORDS:
         notes += [text for name, text in _EXPLAINED.items() if name in frame.columns]
     points = None if form in _NUMBERS else _test_points(results, question, frame)
-    nothing = _nothing(question)
+    nothing = _nothing(results, question) if frame.is_empty() else ""
     _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked, points=points)
     if few:
         say("Other columns: --columns NAME,…; --columns '?' lists them.", to=errors)
@@ -314,10 +315,13 @@ def _show(
         say(note, style="yellow", to=errors)
 
 
-def _nothing(question: Query) -> str:
+def _nothing(results: Mapping[str, Results], question: Query) -> str:
+    from manyseed.orchestrator.asking.query import values_instead
+
     if question.where is None:
         return f"The table {question.table} has no rows."
-    return f"No row of the table {question.table} meets: {question.where}"
+    said = f"No row of the table {question.table} meets: {question.where}"
+    return "\n  ".join([said, *values_instead(results, question)])
 
 
 def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:

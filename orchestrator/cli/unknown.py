@@ -45,9 +45,25 @@ def _instead(ctx: Any, option: str) -> str:
     root = ctx.find_root().command
     if "--why" not in flags and ctx.info_name not in _ASK:
         return ""  # else what asks would be imported
-    having = [verb for verb, params in _options(ctx, root, _ASK) if option in params]
+    having = [
+        verb
+        for verb, params in _options(ctx, root, _ASK)
+        if option in params and _takes(verb, name)
+    ]
     having.sort(key=lambda verb: not verb.startswith(f"{ctx.info_name} DIR"))
     return f"; {some(having, 4)} {'has' if len(having) == 1 else 'have'} it" if having else ""
+
+
+def _takes(verb: str, option: str) -> bool:
+    """Return whether a verb takes an option by itself, not only beside another one."""
+    from manyseed.orchestrator.results.questions.registry import by_itself, known, options
+
+    first, _, question = verb.rpartition(" ")
+    if not first.startswith("answers") or question not in known():
+        return True
+    own = by_itself(known()[question])
+    every = {*options(known()[question])}
+    return option in own or option not in every
 
 
 def _options(ctx: Any, group: Any, verbs: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

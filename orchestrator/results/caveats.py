@@ -195,8 +195,8 @@ def _what_to_do(repeats: pl.DataFrame, cell: int) -> str:
         if isinstance(area, float) and area > _TELLS:
             return (
                 f"Scores tell classes apart all the same (area under the ROC curve {area:.2f}): a "
-                "metric that counts classes alike says more, as in manyseed answers DIR compare "
-                "--metric balanced_accuracy."
+                "metric that counts classes alike says more, as in manyseed query DIR -t runs "
+                "--by classifier --columns balanced_accuracy --agg mean,sd."
             )
     return "Check the labels, and the order of classes in what the classifier returns."
 

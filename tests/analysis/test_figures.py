@@ -18,7 +18,7 @@ from manyseed.analysis.figures import epochs as of_curves
 from manyseed.analysis.figures import uncertainty as of_uncertainty
 from manyseed.analysis.figures.drawing import FigureTables, all_figures, plots
 from manyseed.analysis.figures.epochs import learning_curves, over_repeats
-from manyseed.analysis.figures.labels import colour, first_of_each, marker
+from manyseed.analysis.figures.labels import colour, column, first_of_each, marker, runs_vary
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
@@ -31,6 +31,7 @@ from manyseed.analysis.figures.style import (
     wrapped,
 )
 from manyseed.analysis.figures.svg import compact
+from manyseed.analysis.figures.violins import violins
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, looks_of, sweep
 
@@ -247,6 +248,19 @@ def test_no_violin_is_drawn_below_six_points():
     for tables, drawn in ((few, 0), (many, 2)):
         axis = of_cells.of_datasets(tables)[0].figure.axes[0]
         assert len(axis.patches) == drawn
+
+
+def test_no_violin_is_drawn_of_test_sets_whose_runs_are_equal():
+    """Its shape would look like a spread between runs."""
+    tables = planted(runs=10, repeats=3, alpha=0.2)
+    level = pl.when(classifier="mlp").then(pl.col("repeat_index") / 10).otherwise("accuracy")
+    equal = replace(tables, runs=tables.runs.with_columns(accuracy=level.cast(pl.Float64)))
+    for own, drawn in ((tables, 2), (equal, 1)):
+        assert len(of_cells.of_datasets(own)[0].figure.axes[0].patches) == drawn
+        (plot, *_) = violins(own, column("accuracy", {}), ["classifier"])
+        assert len(plot.figure.axes[0].patches) == drawn
+    of_repeats = equal.repeats.select("cell", "repeat_index", value="accuracy_mean")
+    assert runs_vary(of_repeats)["vary"].all(), "a value of each test set"
 
 
 def test_violins_hold_all_values():

@@ -34,6 +34,7 @@ from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
     ALIKE,
     IMPORTED,
+    MEANINGS,
     A,
     AnalysedCell,
     AnalysedSweep,
@@ -45,6 +46,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     holds_together,
     in_paper,
     in_words,
+    is_alone,
     judged,
     on_shared,
     other_data,
@@ -138,14 +140,10 @@ def compare_cells(
         return compared
     sure = 1 - (1 - confidence) / number
     again = [
-        compare_pair(first, second, *pair, metric, higher=higher, confidence=sure)
-        if told(one, judged(one))
-        else one
-        for pair, one in zip(pairs, compared, strict=True)
+        compare_pair(first, second, *pair, metric, higher=higher, confidence=sure) for pair in pairs
     ]
     return [
-        one if other is one else replace(one, together=judged(other))
-        for one, other in zip(compared, again, strict=True)
+        replace(one, together=judged(other)) for one, other in zip(compared, again, strict=True)
     ]
 
 
@@ -263,6 +261,9 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
         if len(values) > 1:
             problem = "no two cells differ in it alone"
             remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
+        else:
+            shown = f"manyseed query DIR -t runs --by {by} --columns METRIC --agg mean,sd"
+            remedy = f"{remedy}; by itself: {shown}"
         raise UserError(problem, key="--by", value=by, remedy=remedy)
     return pairs
 
@@ -472,7 +473,7 @@ def reply(
         Answer(
             f"{first}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[row_of(one)],
+            rows=[row_of(one, several=n > 1)],
         )
         for one, sides in zip(shown, names, strict=True)
     ]
@@ -488,8 +489,8 @@ def reply(
         notes += [
             "",
             f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
-            f"{(1 - confidence) * n:.2g} are expected to miss. For all of them together, each "
-            f"takes {each} % (Bonferroni).",
+            f"{(1 - confidence) * n:.2g} are expected to miss. For all of them together at "
+            f"{100 * confidence:g} %, each takes {each} % (Bonferroni).",
         ]
     values = [
         asdict(one) | {"verdict": side_told(one), "words": [*words(one)]} for one in comparisons
@@ -507,13 +508,14 @@ def reply(
         below=below,
         paper=(
             ["dataset", "with", "a", "b", "verdict", "difference", f"± ({100 * confidence:g} %)"],
-            [in_paper(one) for one in shown],
+            [in_paper(one, several=n > 1) for one in shown],
             [
                 *(f"verdict: the {said} side." for said in ways),
                 *filter(None, (re.sub(r"^P: [^.]*\. ?", "", line) for line in below)),
             ],
         ),
         left=max(n - limit, 0),
+        meanings=MEANINGS,
     )
 
 
@@ -534,7 +536,7 @@ def _table(
         if limits is not None:
             numbers[1] = f"{limits[0]:+.4f} to {limits[1]:+.4f}"
         said = in_words(one)
-        if len(every) > 1 and said != "not told" and not holds_together(one):
+        if len(every) > 1 and is_alone(one):
             said += ", alone"
         levels = ", ".join(alike_in(one))
         dataset = one.same.get("dataset", "several datasets")

@@ -15,6 +15,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.metrics.metric import higher_is_better
+from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import (
     Comparison,
     Saving,
@@ -85,8 +86,8 @@ class Compared:
     pairs : int
         Pairs of cells of the sweep that agree in `same`, of which this one was chosen.
     together : tuple of float or None
-        Where a verdict is told: the interval that it rests on, at the confidence of all
-        comparisons, or of all `pairs`, together (Bonferroni).
+        The interval that verdicts rest on, so wide that the confidence is that of all comparisons,
+        or of all `pairs`, together (Bonferroni); None for a single one.
     """
 
     a: OneCell
@@ -230,15 +231,24 @@ def undirected(metric: str) -> str:
     )
 
 
-def side_told(one: Compared) -> str:
-    """Return the verdict on a pair by itself, by the names that its sides have in rows."""
+def side_told(one: Compared, *, together: bool = False) -> str:
+    """Return the verdict on a pair by itself, by the names that its sides have in rows.
+
+    `together`: the verdict that holds for all comparisons together.
+    """
     way = _way(one)
-    return {A: f"a {way}", B: f"b {way}", ALIKE: ALIKE, "": "not told"}[told(one, judged(one))]
+    said = {A: f"a {way}", B: f"b {way}", ALIKE: ALIKE, "": "not told"}
+    return said[told(one, one.together if together else judged(one))]
 
 
 def holds_together(one: Compared) -> bool:
     """Return whether a verdict is the same if it is to hold for all comparisons together."""
     return one.together is not None and told(one, one.together) == told(one, judged(one))
+
+
+def is_alone(one: Compared) -> bool:
+    """Return whether a verdict is told of its pair by itself, but not for all together."""
+    return bool(told(one, judged(one))) and not holds_together(one)
 
 
 def all_together(comparisons: Sequence[Compared]) -> str:
@@ -248,11 +258,17 @@ def all_together(comparisons: Sequence[Compared]) -> str:
     if n < 2 or not verdicts:
         return ""
     held = sum(map(holds_together, verdicts))
+    sure = verdicts[0].confidence
+    at = (
+        ""
+        if sure == CONFIDENCE
+        else f" at {100 * sure:g} %, each at {100 - 100 * (1 - sure) / n:.4g} %"
+    )
     if not held:
-        return f" For all {n:,} together, none is told (Bonferroni's correction)."
+        return f" For all {n:,} together{at}, none is told (Bonferroni's correction)."
     hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
     others = "; alone: only by itself; not told of all together" if 0 < held < m else ""
-    return f" For all {n:,} together, {hold}{others}."
+    return f" For all {n:,} together{at}, {hold}{others}."
 
 
 def told_apart(one: Compared) -> tuple[str, str]:
@@ -278,10 +294,11 @@ def two_named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweep
     return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"
 
 
-def row_of(one: Compared) -> dict[str, Any]:
+def row_of(one: Compared, *, several: bool = False) -> dict[str, Any]:
     """Return the numbers of a comparison, below the names of what is compared.
 
-    `low` and `high`: the interval that the verdict rests on.
+    `low` and `high`: the interval that the verdict rests on; `together_…`: both for all
+    comparisons together.
     """
     a, b = told_apart(one)
     if (a, b) == (A, B) and one.a.directory != one.b.directory:
@@ -300,7 +317,48 @@ def row_of(one: Compared) -> dict[str, Any]:
     numbers = asdict(one.result)
     first = {name: numbers[name] for name in ("mean_a", "mean_b", "difference")}
     low, high = judged(one) or (None, None)
-    return names | first | {"low": low, "high": high} | numbers
+    first |= {"low": low, "high": high}
+    if several or one.together is not None:
+        low, high = one.together or (None, None)
+        verdict_of_all = side_told(one, together=True)
+        first |= {"together_low": low, "together_high": high, "together_verdict": verdict_of_all}
+    return names | first | numbers
+
+
+MEANINGS = {
+    "dataset": "dataset of both",
+    "with": "levels, besides their dataset, in which both agree and other pairs may not",
+    "a": "what A is and B is not",
+    "b": "what B is and A is not",
+    "cell_a": "cell of A",
+    "cell_b": "cell of B",
+    "verdict": "which is better, by low to high: of this pair by itself",
+    "mean_a": "mean over test sets of A's means over runs",
+    "mean_b": "mean over test sets of B's means over runs",
+    "difference": "mean_a - mean_b",
+    "low": "lower end of the interval of the difference that the verdict rests on",
+    "high": "its upper end",
+    "together": "the same interval, so wide that it holds for all pairs together (Bonferroni)",
+    "together_verdict": "which is better, by together_low to together_high",
+    "sets": "interval of the difference over seeds and new test sets",
+    "seeds": "interval of the difference over seeds, on these test sets",
+    "better": "P(A better than B)",
+    "better_seeds": "interval of better over seeds",
+    "better_sets": "interval of better over seeds and new test sets",
+    "runs_a": "runs of A compared",
+    "runs_b": "runs of B compared",
+    "sets_a": "test sets of these runs of A",
+    "sets_b": "test sets of these runs of B",
+    "saved_runs": "share of the runs that pairing them saves, by its interval",
+    "saved_runs_correlation": "correlation between paired runs",
+    "saved_runs_share": "share of the runs that pairing them saves; negative where it costs",
+    "saved_sets": "share of the test sets that sharing them saves, by its interval",
+    "saved_sets_correlation": "correlation between means on shared test sets",
+    "saved_sets_share": "share of the test sets that sharing them saves; negative where it costs",
+    "no_seeds": "why there is no interval over seeds",
+    "no_sets": "why there is no interval over new test sets",
+}
+"""What the columns of `row_of` mean; those of an interval's ends by its name."""
 
 
 def alike_in(one: Compared) -> list[str]:
@@ -309,11 +367,12 @@ def alike_in(one: Compared) -> list[str]:
     return [*where, *unusual(one.same)]
 
 
-def in_paper(one: Compared) -> list[object]:
-    """Return the row of a comparison in a table for a paper."""
+def in_paper(one: Compared, *, several: bool) -> list[object]:
+    """Return the row of a comparison, of `several` or alone, in a table for a paper."""
     (a, b), limits = told_apart(one), judged(one)
     names = [one.same.get("dataset"), ", ".join(alike_in(one)), a, b]
     said = {A: a, B: b, ALIKE: ALIKE, "": "not told"}[told(one, limits)]
+    said += ", alone" if several and is_alone(one) else ""
     difference = "–" if one.result is None else f"{one.result.difference:+.4f}"
     return [*names, said, difference, f"{(limits[1] - limits[0]) / 2:.4f}" if limits else "–"]
 

@@ -117,6 +117,11 @@ def options(question: Question) -> dict[str, inspect.Parameter]:
     return found
 
 
+def by_itself(question: Question) -> set[str]:
+    """Return the options that a question takes without another one that asks another question."""
+    return {*_parameters(question.find), *_parameters(question.tell), *question.variants}
+
+
 def _parameters(function: Any) -> dict[str, inspect.Parameter]:
     """Return a function's parameters but the first, which is what it is about."""
     if function is None:

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.accuracy import accuracies, headlines, sentences
+from manyseed.analysis.questions.accuracy import Mean, accuracies, headlines, sentences
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.question import answers
 from tests.analysis.planted import planted
@@ -78,7 +78,7 @@ def test_classifiers_that_are_alike_are_not_told_apart():
     (text,) = told(planted(1, ("a", "b", "c"), repeats=8, accuracy=mixed))
     assert "is better than a by 0." in text
     assert ", but cannot be told apart from " in text
-    assert "95 % for all 3 pairs of classifiers together" in text
+    assert "95 % for all 3 pairs of classifiers on it together" in text
 
 
 def test_one_test_set_tells_of_itself_alone():
@@ -110,6 +110,26 @@ def test_the_interval_on_one_test_set_is_welchs():
     assert row.value == pytest.approx((low + high) / 2)
     assert row.half == pytest.approx((high - low) / 2)
     assert [mean.half for mean in one.rows] == [None, None]
+
+
+def test_the_numbers_of_an_accuracy_have_the_interval_of_its_text():
+    """It stays between 0 and 1, as a share's does."""
+    tables = planted(1, ("a", "b"), repeats=3, between=0.02, accuracy=of_classifier(a=0.7, b=0.98))
+    (found,), (text,) = accuracies(tables), told(tables)
+    near, far = found.rows
+    assert near.value + near.half > 1
+    for row in found.rows:
+        low, high = row.limits
+        assert 0 < low < row.value < high < 1
+        assert row.numbers == {
+            "classifier": row.classifier,
+            "value": row.value,
+            "low": low,
+            "high": high,
+        }
+    assert f"b {near.value:.4f} ({near.limits[0]:.4f} to {near.limits[1]:.4f})" in text
+    assert far.limits == pytest.approx((far.value - far.half, far.value + far.half))
+    assert Mean("a", 0.5, None).limits is None
 
 
 @pytest.mark.parametrize(("repeats", "few"), [(2, True), (3, True), (4, False)])

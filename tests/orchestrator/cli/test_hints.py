@@ -57,7 +57,7 @@ def test_a_directory_that_comes_second_is_put_first(
         ("compare DIR --classifier mlp", "use --where \"classifier = 'VALUE'\""),
         ("compare DIR --sort accuracy", "query has it"),
         ("compare DIR --metrics accuracy", "Possible options: --metric"),
-        ("answers DIR --metric accuracy", "--metric; answers DIR howmany"),
+        ("answers DIR --metric accuracy", "--metric; answers DIR until, answers DIR compare"),
         ("status DIR --nothing", "No such option: --nothing"),
     ],
 )

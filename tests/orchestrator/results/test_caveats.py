@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.results.caveats import guesses, of_columns, small_classes
+from manyseed.orchestrator.results.caveats import _what_to_do, guesses, of_columns, small_classes
 from tests.orchestrator.conftest import inside, train
 
 
@@ -85,7 +86,7 @@ def test_scores_that_tell_classes_apart_are_no_matter_of_labels(area: float, sai
     ((_, text),) = guesses(table, pl.DataFrame({**named, "share": 0.78}))
     assert said in text
     assert ("Check the labels" in text) == (area == 0.5)
-    assert ("--metric balanced_accuracy" in text) == (area > 0.5)
+    assert ("--columns balanced_accuracy" in text) == (area > 0.5)
 
 
 TOLD = """
@@ -169,3 +170,17 @@ def test_accuracies_are_told_beside_the_most_frequent_class(
     )
     assert line.endswith(said)
     assert ("most frequent" in line) is (n == 70)
+
+
+def test_a_metric_is_proposed_in_a_command_that_one_classifier_is_enough_for(
+    quick_analysed: Sweep,
+) -> None:
+    said = _what_to_do(pl.DataFrame({"cell": [0], "roc_auc_mean": [0.9]}), 0)
+    proposed = said.partition("as in manyseed ")[2].removesuffix(".")
+    words = proposed.replace("DIR", str(quick_analysed.directory)).split()
+    code, text = inside(*words, "--where", "classifier = 'lr-sgd'", "--json")
+    assert code == 0
+    (row,) = json.loads(text)["rows"]
+    assert 0.5 < row["balanced_accuracy_mean"] < 1
+    assert 0 < row["balanced_accuracy_sd"] < 0.5
+    assert _what_to_do(pl.DataFrame({"cell": [0]}), 0).startswith("Check the labels")

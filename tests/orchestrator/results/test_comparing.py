@@ -19,7 +19,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.question import imported
 from manyseed.orchestrator.cli.analyze import print_effects
-from manyseed.orchestrator.computing.cellgroups import unusual
+from manyseed.orchestrator.computing.cellgroups import unusual, usual_first
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers import compare, comparison
@@ -155,6 +155,10 @@ def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: P
         ({"metric": "acuracy"}, "accuracy"),
         ({"by": "klassifier"}, "classifier"),
         ({"by": "dataset"}, r'^by = "dataset": there is only one dataset \('),
+        (
+            {"by": "dataset"},
+            r"by itself: manyseed query DIR -t runs --by dataset --columns METRIC --agg",
+        ),
         ({"a": "cell = 0"}, "give b=, too"),
         ({"a": "cell = 0", "b": "cell = 0"}, r"no cell of A \(1\) matches a cell of B \(1\) other"),
         ({"where": "cell = 99"}, "no cell meets"),
@@ -466,9 +470,17 @@ def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
         "For all 4 together, 1 of 3 verdicts holds; "
         "alone: only by itself; not told of all together." in reply.below[0]
     )
-    weak = [one for one in table if not compare.holds_together(one)]
+    weak = table[1:]
     assert "For all 3 together, none is told (Bonferroni's" in compare.reply(weak).below[0]
-    assert "For all of them together, each takes 98.75 % (Bonferroni)." in " ".join(reply.notes)
+    assert "For all of them together at 95 %, each takes 98.75 % (Bonferroni)." in " ".join(
+        reply.notes
+    )
+    in_paper = {row[1]: row[4] for row in reply.paper[1]}
+    assert [in_paper[", ".join(unusual(one.same))] for one in table] == [
+        *("lr-sgd", "xgb, alone", "≈, alone", "not told")
+    ]
+    sure = [replace(one, confidence=0.99) for one in table]
+    assert "For all 4 together at 99 %, each at 99.75 %, 1 of" in compare.reply(sure).below[0]
     rows = [row for one in reply.answers for row in one.rows]
     assert sorted(f"{row['difference']:+.4f}" for row in rows) == sorted(difference)
     ece = [replace(one, metric="ece", higher_is_better=False) for one in table]
@@ -485,10 +497,16 @@ _LIMITS = ((0.01, 0.02), (-0.02, -0.001), (-0.002, 0.003), (-0.01, 0.02))
 def test_verdicts_together_are_those_at_the_confidence_of_each(sweeps: dict[str, Sweep]) -> None:
     sweep = sweeps["one"]
     found = sweep.compare()
-    told = [one for one in found if comparison.told(one, comparison.judged(one))]
     sure = sweep.compare(confidence=1 - 0.05 / len(found))
     for one, own in zip(found, sure, strict=True):
-        assert one.together == (comparison.judged(own) if one in told else None)
+        assert one.together == comparison.judged(own)
+    reply = compare.reply(found)
+    rows = [row for one in reply.answers for row in one.rows]
+    for row, one in zip(rows, usual_first(found, lambda one: one.same), strict=True):
+        limits = one.together or (None, None)
+        assert (row["together_low"], row["together_high"]) == limits
+        assert row["together_verdict"] == comparison.side_told(one, together=True)
+        assert (row["verdict"] == row["together_verdict"]) or comparison.is_alone(one)
     single = sweep.compare("3", "0")[0]
     if comparison.told(single, comparison.judged(single)):
         own = sweep.compare("3", "0", confidence=1 - 0.05 / 6)[0]

@@ -45,7 +45,10 @@ def test_runs_are_shown_by_the_address_that_show_takes(sweep: Sweep) -> None:
 
 def test_no_match_says_so(sweep: Sweep) -> None:
     code, told = inside("query", sweep.directory, "-w", "classifier = 'mlp'")
-    assert (code, told) == (0, "No row of the table cells meets: classifier = 'mlp'\n")
+    assert (code, told) == (
+        0,
+        "No row of the table cells meets: classifier = 'mlp'\n  classifier: lr-sgd, xgb\n",
+    )
 
 
 def test_a_table_that_stands_where_a_directory_does_is_named_by_its_option(
@@ -85,7 +88,7 @@ def test_without_columns_groups_are_of_everything_but_the_seeds(sweep: Sweep) ->
     axes = ["dataset", "classifier", "train_fraction", "perturb_continuous"]
     assert found.columns[:4] == axes
     assert found["n"].to_list() == [8] * 8
-    runs = sweep.results["runs"].filter(~pl.col("identical"))
+    runs = sweep.results["runs"]
     expected = runs.group_by(axes, maintain_order=True).agg(pl.col("accuracy").mean())
     assert found["accuracy"].to_list() == pytest.approx(expected["accuracy"].to_list())
     assert sweep.query("runs", agg=["count"], columns=["accuracy"]).columns[:4] == axes
@@ -145,6 +148,17 @@ def test_several_sweeps_stand_side_by_side(sweep: Sweep, tmp_path: Path) -> None
     ]
     with pytest.raises(UserError, match=r'did you mean "sweep"\?'):
         sweep.query("cells", others=[other], where="swep = 'a'")
+
+
+def test_a_condition_without_rows_is_told_the_values_that_there_are(sweep: Sweep) -> None:
+    told = asked(sweep, "-t", "effects", "-w", "axis='perturb_continuous' and metric='accuracy'")
+    first, *hints = told.splitlines()
+    assert first.startswith("No row of the table effects meets: axis=")
+    metrics = sweep.results["effects"]["metric"].unique().sort().cast(pl.String).to_list()
+    assert hints == [f"  metric: {', '.join(metrics)}"], "the axis has this value"
+    told = asked(sweep, "-w", "train_fraction = 0.3 AND accuracy_mean > 2 AND classifier = 'xgb'")
+    assert told.splitlines()[1:] == ["  train_fraction: 0.5, 1.0"]
+    assert len(asked(sweep, "-w", "accuracy_mean > 2").splitlines()) == 1
 
 
 def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:
@@ -213,7 +227,7 @@ def test_a_spread_of_none_is_below_what_the_test_set_resolves(tmp_path: Path) ->
     for by in ("classifier", "dataset,classifier"):  # one bound, whatever the table
         told = " ".join(asked(made, *of_runs, "--by", by).split())
         assert "0.9750 < 0.0250" in told
-        assert "Standard deviations: between runs of a test set" in told
+        assert "Standard deviations, pooled as root mean squares: between runs of a t" in told
     assert "0.9750 & $< 0.0250$" in asked(made, *columns, "--format", "latex")
     grouped = asked(made, *columns, "--by", "classifier", "--format", "markdown")
     assert r"| \< 0.0250 |" in grouped
@@ -766,3 +780,22 @@ def test_rows_of_one_dataset_stand_together():
     assert _side_by_side(rows, ["dataset"])["n"].to_list() == [0, 1, 2, 3, 4]
     sweeps = pl.DataFrame({"sweep": [*"xyx"], "dataset": [*"aab"], "n": range(3)})
     assert _side_by_side(sweeps, ["dataset"])["n"].to_list() == [0, 2, 1]
+
+
+def test_a_column_of_a_paper_has_one_number_of_decimals() -> None:
+    small = pl.DataFrame({"x": [0.001, 0.00091, 0.0233, None, -0.00015], "y": [0.5, 0.25, 1, 0, 2]})
+    for form in ("latex", "markdown"):
+        text = formats.in_format(small, form, {}, []).decode()
+        for value in ("0.00100", "0.00091", "0.02330", "-0.00015", "0.2500", "0.0000"):
+            assert value in text
+    assert "0.0010 " in formats.in_format(small, "table", {}, []).decode(), "on a screen, as before"
+    frame = pl.DataFrame(
+        {"m": [0.5, 0.02], "m_ci_low": [0.4, 0.0195], "m_ci_high": [0.6, 0.0205], "over": "seeds"}
+    )
+    text = formats.in_format(frame, "markdown", {}, []).decode()
+    assert "| 0.50000 ± 0.10000 |" in text
+    assert "| 0.02000 ± 0.00050 |" in text
+    zero = pl.DataFrame({"x": [-3e-17, 0.0005]})
+    assert "| 0.00000 |" in formats.in_format(zero, "markdown", {}, []).decode()
+    tiny = pl.DataFrame({"x": [1e-9, 0.5]})
+    assert "| 1e-09 |" in formats.in_format(tiny, "markdown", {}, []).decode()

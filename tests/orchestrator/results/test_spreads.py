@@ -231,11 +231,37 @@ def test_groups_of_cells_pool_spreads_and_leave_identical_runs_out(sweep: Sweep)
         assert every["n_identical"].to_list() == ([12, 12] if table == "runs" else [18, 18])
         varying = query(tables, table, where=VARYING, columns=columns, by=["dataset"])
         assert every.select("dataset", *columns).equals(varying.select("dataset", *columns))
-    once = query(tables, "runs", columns=["accuracy"], by=["dataset"])
-    distinct = tables["runs"].filter(~pl.col("identical"), pl.col("dataset") == "wine")
-    assert once.filter(dataset="wine")["accuracy"].item() == pytest.approx(
-        distinct["accuracy"].mean()
-    )
+
+
+def test_means_of_runs_give_each_cell_the_weight_of_its_runs(sweep: Sweep) -> None:
+    """Without copies, a cell without noise would weigh a fraction of the same with noise."""
+    tables, wine = sweep.results, "dataset = 'wine'"
+    runs = tables["runs"].filter(dataset="wine")
+    assert runs["identical"].any()
+    found = query(tables, "runs", where=wine, columns=["accuracy"], by=["dataset"])
+    assert found["accuracy"].item() == pytest.approx(runs["accuracy"].mean())
+    assert found["n"].item() == runs.height
+    repeats = tables["repeats"].filter(dataset="wine")
+    weighted = (repeats["accuracy_mean"] * repeats["n_runs"]).sum() / repeats["n_runs"].sum()
+    assert found["accuracy"].item() == pytest.approx(weighted)
+    middle = query(tables, "runs", where=wine, columns=["accuracy"], by=["dataset"], agg=["median"])
+    distinct = runs.filter(~pl.col("identical"))
+    assert middle["accuracy_median"].item() == pytest.approx(distinct["accuracy"].median())
+
+
+def test_notes_on_groups_hold_for_each_column(sweep: Sweep) -> None:
+    told = inside("query", sweep.directory, "-t", "runs", "--by", "dataset", "-c", "accuracy")[1]
+    assert "whose runs differ" not in " ".join(told.split()), "no column compares runs"
+    cells = sweep.results["cells"]
+    same = cells.filter(pl.col("n_identical_repeats") == pl.col("n_repeats")).height
+    assert same
+    over = f"are over {cells.height - same} of the {cells.height} cells: those whose runs differ"
+    for more in (("-c", "accuracy_std"), ("-f", "markdown")):
+        told = " ".join(inside("query", sweep.directory, "--by", "dataset", *more)[1].split())
+        assert over in told
+    assert "Standard deviations, pooled as root mean squares: between runs" in told
+    told = inside("query", sweep.directory, "-t", "ranking", "--by", "dataset")[1]
+    assert "Cells count by their rows in the table:" in " ".join(told.split())
 
 
 def test_levels_of_two_probes_are_never_averaged(sweep: Sweep) -> None:

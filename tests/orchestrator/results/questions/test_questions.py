@@ -241,13 +241,49 @@ def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Swee
     apart = {one.axes["classifier"] for pair in sweep.compare() for one in (pair.a, pair.b)}
     assert {*rows["a"], *rows["b"]} == apart
     assert {"cell_a", "cell_b", "verdict", "difference", "low", "high", "better"} <= {*rows.columns}
-    assert inside(*asked, "--columns", "?") == (0, "\n".join([*rows.columns, ""]))
+    code, text = inside(*asked, "--columns", "?", "-f", "csv")
+    listed = pl.read_csv(io.StringIO(text))
+    assert (code, listed["column"].to_list()) == (0, rows.columns)
+    assert listed["meaning"].null_count() == 0
+    low = listed.filter(column="sets_low")["meaning"].item()
+    assert low == "lower end: interval of the difference over seeds and new test sets"
+    assert "mean_a - mean_b" in inside(*asked, "--columns", "?")[1]
+    code, text = inside("answers", sweep.directory, "accuracy", "--columns", "?")
+    assert (code, "classifier" in text, "meaning" in text) == (0, True, False)
+    code, text = inside(*asked, "-f", "csv", "--columns", "x")
+    assert (code, "--columns '?' lists all" in " ".join(text.split())) == (2, True)
+    code, text = inside("query", sweep.directory, "--columns", "nothing")
+    assert (code, "--columns '?' lists all" in " ".join(text.split())) == (2, True)
     code, text = inside(*asked, "-f", "latex")
     head = next(line for line in text.splitlines() if line.startswith("dataset & "))
     assert (code, " & a & b & verdict & difference & " in head) == (0, True)
     assert "(cell 0)" not in text
     code, text = inside(*asked, "-f", "latex", "--bold", "best", "--columns", "difference,verdict")
     assert (code, "accuracy_mean" in text, "mean_a,mean_b" in text) == (2, False, True)
+
+
+def test_every_form_of_an_answer_has_the_same_intervals(sweep: Sweep) -> None:
+    asked = ("answers", sweep.directory, "accuracy")
+    rows = pl.read_csv(io.StringIO(inside(*asked, "-f", "csv")[1])).to_dicts()
+    code, told = inside(*asked, "--json")
+    assert code == 0
+    in_json = [row for one in json.loads(told)["answers"] for row in one["rows"]]
+    ends = ("classifier", "value", "low", "high")
+    assert [[row[name] for name in ends] for row in rows] == [
+        [row[name] for name in ends] for row in in_json
+    ]
+    evidence = inside(*asked, "--why")[1]
+    latex = inside(*asked, "-f", "latex")[1]
+    for row in rows:
+        value, low, high = row["value"], row["low"], row["high"]
+        assert 0 <= low < value < high <= 1
+        around = abs(low + high - 2 * value) < 1e-9
+        words = f"({low:.4f} to {high:.4f})"
+        assert f"{row['classifier']} {value:.4f} {f'± {value - low:.4f}' if around else words}" in (
+            " ".join(evidence.split())
+        )
+        column = latex.count(" to ") > 1  # of one form
+        assert (words if column else f"{value:.4f} \\pm {value - low:.4f}") in latex
 
 
 def test_answers_for_a_paper_are_as_wide_as_their_numbers(sweep: Sweep) -> None:
@@ -297,7 +333,14 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     code, _ = inside("methods", sweep.directory, "--output", file)
     entries = re.findall(r"^@\w+\{(\w+),$", file.read_text(), re.MULTILINE)
     assert (code, {*entries}, len(entries)) == (0, cited, len(cited))
-    tests = {"agarwal2021", "holm1979", "newcombe2006", "satterthwaite1946", "welch1947"}
+    tests = {
+        "agarwal2021",
+        "dunn1961",
+        "holm1979",
+        "newcombe2006",
+        "satterthwaite1946",
+        "welch1947",
+    }
     assert {"chen2016", "manyseed", "pedregosa2011"} | tests == cited
     assert "[@chen2016]" in inside("methods", sweep.directory, "-f", "markdown")[1]
     for wrong in (("-f", "latex", "--bold", "best"), ("-f", "xml")):

@@ -123,6 +123,10 @@ def _as_words(options: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
+class Spoilt(UserError):
+    """A fault of one file of an import alone: the others could be imported without it."""
+
+
 class Unread(UserError):
     """Files that are read with further options of an import, which seem to be meant.
 

@@ -11,10 +11,14 @@ from typing import Any
 from manyseed.analysis.counts import counted, some
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.cli.output import briefly
-from manyseed.orchestrator.errors import ManyseedError, Unread, UserError, command
+from manyseed.orchestrator.errors import ManyseedError, Spoilt, Unread, UserError, command
 from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.importing.conversion import FORMATS, is_folder, spread
 from manyseed.orchestrator.importing.filenames import common_name
 from manyseed.orchestrator.importing.matching import ELSEWHERE, imported_plan
+from manyseed.orchestrator.importing.patterns import Pattern
+from manyseed.orchestrator.importing.predictions import TRUTHS, left_out
+from manyseed.orchestrator.importing.truths import one_truth
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
@@ -108,12 +112,80 @@ def directory_of(
 
 
 def with_place(
-    error: UserError, into: Path | None, files: Sequence[Path], options: Mapping[str, Any]
+    error: UserError,
+    into: Path | None,
+    out: Path | None,
+    files: Sequence[Path],
+    options: Mapping[str, Any],
 ) -> UserError:
-    """Return an error that sends files elsewhere with the commands for that."""
+    """Return an error with the commands that import the files elsewhere, or without the odd one."""
+    without = _without(error, into, out, files, options)
     if into is not None and error.remedy and ELSEWHERE in error.remedy:
         error.remedy = error.remedy.replace(ELSEWHERE, _apart(into, files, options))
+    if without:
+        error.remedy = "\n  ".join(filter(None, (error.remedy, without)))
     return error
+
+
+def _without(
+    error: UserError,
+    into: Path | None,
+    out: Path | None,
+    files: Sequence[Path],
+    options: Mapping[str, Any],
+) -> str:
+    """Return how to import all files but those that an error blames, if the others can be."""
+    directory = into or out
+    if directory is None or error.file is None or options["classifiers"]:
+        return ""
+    with told_by(lambda _: None), suppress(ManyseedError, OSError):
+        found: UserError | None = error
+        kept, options = _each(files, options)
+        most, left = (len(kept) - 1) // 2, list[Path]()
+        if not isinstance(error, Spoilt):
+            found = _tried(kept, directory, options)
+        while found is not None and not isinstance(found, Unread):
+            if found.file not in kept or len(left) == most:
+                return ""
+            left.append(Path(str(found.file)))
+            kept.remove(left[-1])
+            found = _tried(kept, directory, options)
+        meant = found.options if found is not None else {}
+        if not left or {"NAME", "FILE"} & {str(one) for one in meant.values()}:
+            return ""
+        it = "it" if len(left) == 1 else some([one.name for one in left], _MOST_SHOWN)
+        if len(kept) > _MOST_NAMED:
+            moved = (shlex.join(["mv", str(one), f"{one}.left-out"]) for one in left)
+            return f"to leave {it} out: {'; '.join(moved)}, and import again"
+        given = found.given if found is not None else ""
+        return f"to leave {it} out: {typed(kept, out, options, meant, into)}{given}".strip()
+    return ""
+
+
+_MOST_NAMED = 40  # files in a command
+
+
+def _each(
+    files: Sequence[Path], options: Mapping[str, Any]
+) -> tuple[list[Path], Mapping[str, Any]]:
+    """Return the files that folders stand for, and the options with which they are the same."""
+    truths: list[Path] = []
+    folder = next((file for file in files if is_folder(file)), None)
+    form = Pattern(options["name"]) if options["name"] else None
+    own = [Path(one) for one in (options["truth"], options["runs"]) if one]
+    kept = [*files] if form is None else form.files(files, FORMATS, own)
+    kept = left_out([one for file in kept for one in spread(file, truths)], own)
+    if folder is None:
+        return kept, options
+    if form is not None:
+        truths = [one for one in kept if one.stem in TRUTHS]
+        kept = [one for one in kept if one not in truths]
+    if truths and not options["truth"]:
+        options = {**options, "truth": one_truth(truths)}
+    parts = {*options["columns"], *(() if form is None else form.parts)}
+    if not options["dataset"] and "dataset" not in parts:
+        options = {**options, "dataset": folder.resolve().name}
+    return kept, options
 
 
 def _taken(out: Path, files: Sequence[Path], options: Mapping[str, Any]) -> UserError:

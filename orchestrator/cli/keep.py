@@ -415,7 +415,7 @@ def import_(
                 error.options, typed(unnamed, out, options, error.options, into)
             ) from None
         except UserError as error:
-            raise with_place(error, into, unnamed, options) from None
+            raise with_place(error, into, out, unnamed, options) from None
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
     if into is None:

@@ -41,6 +41,7 @@ from manyseed.orchestrator.importing.filenames import (
     common_name,
     require_one_kind,
 )
+from manyseed.orchestrator.importing.labels import are_from_one
 from manyseed.orchestrator.importing.mapping import NAMES, Columns, Values
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
@@ -402,9 +403,21 @@ def _imported(
             opened = [opened_as_held(one, scratch, stack, keys) for one, _, keys in each_of]
             tell_unread(opened)
             require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
+            of_dataset: dict[str, list[tuple[Any, Mapping[str, Any]]]] = {}
+            for held, (_, names) in zip(opened, named, strict=True):
+                array = held.large.get("labels") if len(held.large) == 1 else None
+                label_files = of_dataset.setdefault(names.dataset or held.file.stem, [])
+                label_files.append((array, {**held.small, **more}))
+            from_one = {of for of, arrays in of_dataset.items() if are_from_one(arrays)}
             for held, (one, names) in zip(opened, named, strict=True):
                 of = names.dataset or held.file.stem
-                each = entries_of(held, more, names, asked, probabilities, classes.get(of, ()))
+                known, is_one = (
+                    classes.get(of, ()),
+                    of in from_one and "0" not in classes.get(of, ()),
+                )
+                each = entries_of(
+                    held, more, names, asked, probabilities, known, is_from_one=is_one
+                )
                 classes.setdefault(of, each.class_names)
                 found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
                 entries.append(_with(each, found))

@@ -33,6 +33,7 @@ from manyseed.orchestrator.importing.archive import (
     reading_zip,
 )
 from manyseed.orchestrator.importing.classes import codes, is_one_hot, names_of_classes, texts
+from manyseed.orchestrator.importing.labels import from_zero
 from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by
 from manyseed.orchestrator.importing.orders import by_run, require_axes
 from manyseed.orchestrator.importing.predictions import (
@@ -361,12 +362,15 @@ def entries_of(
     probability: Probability,
     probabilities: bool,
     classes: Sequence[str] = (),
+    *,
+    is_from_one: bool = False,
 ) -> Entries:
     """Return the entries of a file of arrays, or of arrays in memory.
 
     `more`: entries from other files: y_true and attributes of runs. `probability` and
     `probabilities`: how scores become probabilities; whether they already are. `classes`: the order
-    in which to return the file's classes, if these are its names.
+    in which to return the file's classes, if these are its names. `is_from_one`: whether labels
+    are numbered from 1.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
     if "y_true" in held.small and "y_true" in more:
@@ -415,8 +419,10 @@ def entries_of(
             else ("(run, sample)")
         )
         of_models = len(array.shape) == (4 if key == "scores" else 3)
+        n = np.shape(given["y_true"])[-1:]
+        has = f", but y_true has {n[0]:,} points" if n and n[0] not in array.shape else ""
         raise UserError(
-            f"has shape {array.shape}; {wanted} is needed",
+            f"has shape {array.shape}{has}; {wanted} is needed",
             file=path,
             key=key,
             remedy=_a_file_each(held.called, key, path) if of_models else None,
@@ -424,7 +430,9 @@ def entries_of(
     if key == "scores":
         require_floats(array, held.theirs.get(key), path)
     n_runs, n_samples = array.shape[:2]
-    class_names = names_of_classes(given, array, key, path)
+    one = {"is_one": is_from_one, "is_first": not classes}
+    array, given["y_true"], first = from_zero(array, given, key, path, **one)
+    class_names = names_of_classes(given, array, key, path, first)
     if key == "scores" and not probabilities and probability != "none":
         require_logits(array, path)
     if not (key == "labels" and array.dtype.kind in "US"):

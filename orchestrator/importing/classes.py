@@ -109,14 +109,17 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
             remedy = nearest(value, class_names)
             raise UserError("not a class", file=file, key=key, value=value, remedy=remedy)
         return index
-    if values.dtype.kind not in "iub":
-        raise UserError(
-            f"has dtype {values.dtype}; labels are whole numbers or names",
-            file=file,
-            key=key,
-            remedy=f"give indices of classes: {key}.astype(int)",
-        )
-    if values.size and not 0 <= int(values.min()) <= int(values.max()) < len(class_names):
+    values = whole(values, key, file)
+    n = len(class_names)
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < n:
+        if values.min() == 1 and values.max() == n:
+            raise UserError(
+                f"goes from 1 to {n}, but the {n} classes are numbered from 0 to {n - 1}",
+                file=file,
+                key=key,
+                remedy=f"if they are numbered from 1: {key} - 1; if there are {n + 1} classes, "
+                f"name them all, such as with class_names=numpy.arange({n + 1})",
+            )
         raise UserError(
             f"goes from {values.min()} to {values.max()}, but there are {len(class_names)} classes",
             file=file,
@@ -127,6 +130,28 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
                 if values.min() >= 0
                 else f"or give {key}.astype(str)"
             ),
+        )
+    return values
+
+
+def whole(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
+    """Return labels that are whole numbers, maybe saved as floats, as integers; refuse others."""
+    if values.dtype.kind == "f":
+        wrong = ~np.isfinite(values) | (values != np.round(values))
+        if not wrong.any():
+            return values.astype(np.int64)
+        what = f"holds {values[wrong].flat[0]:g}, and so {wrong.sum():,} of {values.size:,}"
+        remedy = "predicted classes are labels; give scores as scores"
+        remedy = remedy if key == "labels" else "give the class of each point"
+        raise UserError(
+            f"{what}; labels are whole numbers or names", file=file, key=key, remedy=remedy
+        )
+    if values.dtype.kind not in "iub":
+        raise UserError(
+            f"has dtype {values.dtype}; labels are whole numbers or names",
+            file=file,
+            key=key,
+            remedy=f"give indices of classes: {key}.astype(int)",
         )
     return values
 
@@ -173,8 +198,13 @@ def require_columns(frame: pl.DataFrame, class_names: Sequence[str], form: str, 
         raise UserError(what, file=path, key=column, remedy=remedy)
 
 
-def names_of_classes(given: Mapping[str, Any], array: Any, key: str, path: Path) -> tuple[str, ...]:
-    """Return the classes of arrays: those that they name, or those of their true classes."""
+def names_of_classes(
+    given: Mapping[str, Any], array: Any, key: str, path: Path, first: int = 0
+) -> tuple[str, ...]:
+    """Return the classes of arrays: those that they name, or those of their true classes.
+
+    `first`: what the first class is called, if they are indices.
+    """
     y_true = texts(np.asarray(given["y_true"]), "y_true", path)
     n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
     if "class_names" in given:
@@ -191,7 +221,7 @@ def names_of_classes(given: Mapping[str, Any], array: Any, key: str, path: Path)
         if max(largest + 1, n_scores or 0) > MAX_CLASSES:
             message = f"goes up to {largest:,}, but there can be {MAX_CLASSES:,} classes at most"
             raise UserError(message, file=path, key="y_true")
-        names = tuple(map(str, range(n_scores or max(largest + 1, 2))))
+        names = tuple(str(first + each) for each in range(n_scores or max(largest + 1, 2)))
     if n_scores is not None and len(names) != n_scores:
         raise UserError(
             f"there are {len(names)} classes, but scores for {n_scores}",
@@ -219,8 +249,23 @@ def require_shared(
     true: NDArray[np.integer[Any]],
     names: Sequence[str],
     file: Path,
+    share: float,
 ) -> None:
-    """Refuse predicted classes, if any, none of which is a true class. Both are indices."""
+    """Refuse predicted classes, if any, none of which is a true class, or of another numbering.
+
+    Both are indices; `share`: of predictions that are right.
+    """
+    numbers = [[int(names[each]) for each in of if names[each].isdecimal()] for of in (seen, true)]
+    if len(numbers[0]) == len(seen) > 1 and len(numbers[1]) == len(true):
+        (low, high), (least, most) = ((min(of), max(of)) for of in map(sorted, numbers))
+        if {low, least} == {0, 1} and high - most == low - least and share < _HALF:
+            raise UserError(
+                f"predicted classes go from {low} to {high}, true ones from {least} to {most}, and "
+                f"{share:.0%} are right: one may be numbered from 1, the other from 0",
+                file=file,
+                remedy=f"subtract 1 from the {'predicted' if low else 'true'} classes; if both are "
+                "right, write classes as names",
+            )
     if seen.size and not np.isin(seen, true).any() and max(seen.size, true.size) > 1:
         shown = [some([names[each] for each in of], _SHOWN) for of in (seen, true)]
         raise UserError(
@@ -231,6 +276,7 @@ def require_shared(
         )
 
 
+_HALF = 0.5
 _SHOWN = 10  # classes in a message
 
 

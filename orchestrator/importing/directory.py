@@ -21,7 +21,7 @@ from manyseed.jobs.run import Cell, Prediction, canonical_json
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import Spoilt, UserError
 from manyseed.orchestrator.importing.classes import require_shared
 from manyseed.orchestrator.importing.orders import (
     FEWEST_KEPT,
@@ -40,7 +40,7 @@ from manyseed.orchestrator.importing.predictions import (
     sweep_text,
     with_told,
 )
-from manyseed.orchestrator.importing.scores import prediction_of
+from manyseed.orchestrator.importing.scores import not_finite, prediction_of
 from manyseed.orchestrator.plans.ids import write_ids
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
@@ -164,7 +164,9 @@ class Doubts:
     def tell(self) -> None:
         """Refuse what cannot be meant, and warn of what is hardly meant."""
         names, file = self._source.class_names, self._source.file
-        require_shared(np.flatnonzero(self._predicted), self._true, names, file)
+        right = self._seen.right.get((self._source.dataset, self._source.classifier), [1.0])
+        seen = np.flatnonzero(self._predicted)
+        require_shared(seen, self._true, names, file, float(np.mean(right)))
         self._tell_same()
         self._tell_again()
         if self.off:
@@ -208,9 +210,9 @@ class Doubts:
             if fewest < _UNLIKELY or self._source.numbered:
                 self._warn(f"{what}. Is one run there twice? It would count as several seeds.")
                 continue
-            raise UserError(
+            raise Spoilt(
                 what,
-                file=self._source.file,
+                file=self._source.files[same[-1]],
                 remedy="leave copies out; if they are different runs that predict the same, number "
                 "them with 'run'",
             )
@@ -355,12 +357,9 @@ class ImportedRuns:
             for offset, position in enumerate(block.tolist()):
                 prediction = prediction_of(predicted, offset, spec)
                 if spec.scores != "none" and not np.isfinite(prediction.scores).all():
-                    raise UserError(
-                        "has scores that are not finite",
-                        file=self._source.file,
-                        key=f"run {position}",
-                        remedy="leave out such runs, or import labels instead of scores",
-                    )
+                    file = self._source.files[position]
+                    number = position - self._source.files.index(file)
+                    raise not_finite(prediction.scores[-1], file, number)
                 self._seen.add(position, prediction)
                 yield start + offset, position, prediction
 

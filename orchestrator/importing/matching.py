@@ -133,6 +133,7 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
         numbered=any(source.numbered for source in sources),
         are_classes_seen=all(source.are_classes_seen for source in sources),
         places=[place for source in sources for place in source.places],
+        files=[file for source in sources for file in source.files],
     )
 
 

@@ -102,8 +102,8 @@ class PredictionFile:
     order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of another run of its repeat).
     `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
     its runs, instead of their order. `are_classes_seen`: whether the classes are those that occur,
-    instead of being named or having scores. `places`: where each run comes from, for messages.
-    `ids`: what its points are called, by `test_index`, if that is text.
+    instead of being named or having scores. `places` and `files`: where each run comes from, for
+    messages. `ids`: what its points are called, by `test_index`, if that is text.
     """
 
     file: Path
@@ -122,6 +122,7 @@ class PredictionFile:
     numbered: bool = True
     are_classes_seen: bool = False
     places: Sequence[str] = ()
+    files: Sequence[Path] = ()
     ids: pl.Series | None = None
 
     @property
@@ -214,6 +215,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         numbered="run" in entries.attributes if entries.numbered is None else entries.numbered,
         are_classes_seen=entries.are_classes_seen,
         places=entries.places or _places(file, entries.n_runs),
+        files=[file] * entries.n_runs,
         ids=entries.ids,
     )
     _check(source)

@@ -16,7 +16,7 @@ from scipy.special import log_expit, log_softmax, softmax
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
 from manyseed.jobs.run import OFF, Prediction, Probability, gaps, labels
-from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.errors import Spoilt, Unread, UserError
 from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, in_order
 from manyseed.orchestrator.store.schema import GroupSpec
 
@@ -345,6 +345,20 @@ def prediction_of(given: Predicted, number: int, spec: GroupSpec) -> Prediction:
     if spec.has_confidence and spec.probability != "none":
         confidence[0] = _confidence(scores, label.astype(np.intp), spec.probability)
     return Prediction(scores[None], label.astype(np.uint16)[None], confidence, np.nan)
+
+
+def not_finite(scores: NDArray[Any], file: Path, run: int) -> Spoilt:
+    """Return the error for scores (sample,) or (sample, class) of a run that are not all finite."""
+    each = scores.reshape(len(scores), -1)
+    wrong = np.flatnonzero(~np.isfinite(each).all(axis=1))
+    value = each[wrong[0]][~np.isfinite(each[wrong[0]])][0]
+    return Spoilt(
+        f"has scores that are not finite in {len(wrong):,} of {len(each):,} points, such as "
+        f"{value:g} in point {wrong[0]}",
+        file=file,
+        key=f"run {run}",
+        remedy="leave this run out, or import labels instead of scores",
+    )
 
 
 def _confidence(

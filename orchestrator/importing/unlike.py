@@ -237,8 +237,9 @@ def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str)
     ):
         missing = own.filter(~own.is_in(theirs.to_list())).to_list()
         if missing:
+            n = f"; they have {len(frame):,} and {len(first):,} rows" * (len(frame) != len(first))
             rows = f"row {missing[0]}" if len(missing) == 1 else f"rows {some(missing, _SHOWN)}"
-            return lacks.format(rows)
+            return lacks.format(rows) + n
     row = next(
         number
         for number, (one, two) in enumerate(zip(frame["truth"], first["truth"], strict=True))

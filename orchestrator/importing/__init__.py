@@ -22,7 +22,7 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.archive import exported, is_exported, unpack
+from manyseed.orchestrator.importing.archive import TABLES, exported, is_exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
     ENTRIES,
@@ -42,6 +42,7 @@ from manyseed.orchestrator.importing.filenames import (
     require_one_kind,
 )
 from manyseed.orchestrator.importing.labels import are_from_one
+from manyseed.orchestrator.importing.lacking import without_names
 from manyseed.orchestrator.importing.mapping import NAMES, Columns, Values
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
@@ -186,6 +187,8 @@ def import_predictions(
             given |= {"y_true", "truth"}
         with told_by(lambda _: None):  # what is only tried
             meant = _all_meant(error, given, options, check, files)
+        if (in_words := without_names(error, meant)) is not None:
+            raise in_words from None
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
 
 
@@ -532,7 +535,7 @@ def _one_message(files: Sequence[Path]) -> Iterator[None]:
 
 
 def _is_table(file: Path | InMemory) -> bool:
-    return isinstance(file, Path) and file.suffix in (".csv", ".parquet")
+    return isinstance(file, Path) and file.suffix in TABLES
 
 
 def _kind(file: Path) -> str:

@@ -363,6 +363,42 @@ LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it 
 MAX_ROWS = 200_000_000
 
 
+TABLES = (".csv", ".parquet", ".jsonl", ".ndjson")
+"""Suffixes of tables: of JSON, those of an object in each line."""
+
+
+def read_by(path: Path) -> str:
+    """Return how polars reads a table, for a remedy."""
+    return f"pl.read_{'ndjson' if path.suffix in _JSON else path.suffix[1:]}({str(path)!r})"
+
+
+_JSON = TABLES[2:]
+_MOST_LISTED = 4096  # values in a list
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with lists of equally many numbers as columns ``logits.0``, ``logits.1``."""
+    for name, dtype in frame.schema.items():
+        if isinstance(dtype, pl.Array) and len(dtype.shape) == 1:
+            frame = frame.with_columns(frame[name].arr.to_list())
+        values = frame[name]
+        if not isinstance(values.dtype, pl.List) or not values.dtype.inner.is_numeric():
+            continue
+        lengths = values.list.len().unique()
+        if values.has_nulls() or len(lengths) != 1 or not 1 < lengths[0] <= _MOST_LISTED:
+            continue
+        new = [values.list.get(n).alias(f"{name}.{n}") for n in range(lengths[0])]
+        if not {*frame.columns} & {one.name for one in new}:
+            frame = pl.DataFrame(
+                [
+                    column
+                    for own in frame.iter_columns()
+                    for column in (new if own.name == name else [own])
+                ]
+            )
+    return frame
+
+
 def read_frame(path: Path, labels: Sequence[str] = LABELS) -> pl.DataFrame:
     """Read an entire table of predictions or of runs' attributes.
 
@@ -371,7 +407,13 @@ def read_frame(path: Path, labels: Sequence[str] = LABELS) -> pl.DataFrame:
     if path.suffix != ".csv":
         with reading(path):
             texts = cs.by_dtype(pl.Categorical, pl.Enum, pl.Binary)
-            return collected(path, scan(path)).with_columns(texts.cast(pl.String))
+            is_json = path.suffix in _JSON
+            read = (
+                pl.scan_ndjson(path.read_bytes(), infer_schema_length=None)
+                if is_json
+                else scan(path)
+            )
+            return _flat(collected(path, read).with_columns(texts.cast(pl.String)))
     with reading(path):
         content = path.read_bytes()
         try:
@@ -429,7 +471,7 @@ def reading(path: Path) -> Iterator[None]:
     ) as error:
         if type(error) is UnicodeError:  # of csvfile, which says what is wrong
             raise UserError(f"cannot be read: {error}", file=path) from None
-        what = "a Parquet file" if path.suffix == ".parquet" else "a CSV"
+        what = {".parquet": "a Parquet file", ".csv": "a CSV"}.get(path.suffix, "JSON Lines")
         raise unreadable(path, what, error) from error
 
 

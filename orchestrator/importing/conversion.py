@@ -10,24 +10,23 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.importing.archive import TABLES
 from manyseed.orchestrator.importing.arrays import READERS
 from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree, leaves_out
 from manyseed.orchestrator.importing.mapping import is_named
 from manyseed.orchestrator.importing.truths import is_truth, truths_in
 
-FORMATS = (*READERS, ".csv", ".parquet", ".zip")
+FORMATS = (*READERS, *TABLES, ".zip")
 _LINES = {
     ".json": "import json, polars as pl; "
     "[pl.DataFrame(json.load(open(f))).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
-    ".jsonl": "import polars as pl; "
-    "[pl.read_ndjson(f).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
     ".tsv": "import polars as pl; "
     "[pl.read_csv(f, separator='\\t').write_parquet(f.with_suffix('.parquet')) for f in {files}]",
     ".pkl": "import pickle, numpy as np; "
     "[np.savez(f.with_suffix('.npz'), **pickle.load(open(f, 'rb'))) for f in {files}]",
 }
-_LINES[".ndjson"], _LINES[".pickle"] = _LINES[".jsonl"], _LINES[".pkl"]
+_LINES[".pickle"] = _LINES[".pkl"]
 _PICKLES = (".pkl", ".pickle")
 _WORDS = {
     (".gz", ".bz2", ".xz", ".zst", ".7z", ".tar"): "unpack it",
@@ -96,17 +95,21 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
                 options={"name": form},
                 before=f"its folders do; say what their paths, such as {path}, mean: ",
             )
-        for one in sorted(file.rglob("*")):
-            if one.is_file() and (how := conversion(one, file)):
-                remedy = f"{remedy}; {how}"
-                break
+        others = [one for one in sorted(file.rglob("*")) if one.is_file() and conversion(one, file)]
+        left = [one for one in others if not _OF_TRAINING.fullmatch(one.stem)]
+        if left:
+            remedy = f"{remedy}; {conversion(left[0], file)}"
+        elif others:
+            metrics = f"{others[0].relative_to(file)} holds metrics or settings, no predictions"
+            remedy = f"{metrics}; save what the model predicts for each test point; {remedy}"
         raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
     return others
 
 
 _OF_TRAINING = re.compile(
     r"(train(ing)?_?)?(metrics|log(s|_?history)?|history|progress|loss(es)?)|hparams|params|config"
-    r"|trainer_state|all_results",
+    r"|trainer_state|(all|train|eval|test|predict)_(results|metrics)|wandb[-_]\w+|summary|args"
+    r"|run_?info|vocab|(special_)?tokens(_map)?|(added|tokenizer|generation|model)_\w+",
     re.IGNORECASE,
 )
 """What libraries write beside predictions, in formats of predictions."""

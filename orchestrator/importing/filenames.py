@@ -64,6 +64,9 @@ def models_of(files: Sequence[Path]) -> tuple[str, dict[str, int]]:
         return _of_files_after_runs(paths)
     if len(counts) == 1:
         return f"{next(iter(counts))}{forms.pop()}", dict(counts)
+    if forms == {f"{{run}}{found[0]['rest']}"} and max(counts.values()) == 1:  # gpt2, t5
+        of = {path.removesuffix(found[0]["rest"]): 1 for path in paths}
+        return f"{MODEL}{found[0]['rest']}", of
     found_before = _BEFORE.match(shared_ends(counts)[0])  # model=cnn, model=vit
     start = found_before[0] if found_before else ""
     named = {name.removeprefix(start): n for name, n in counts.items()}

@@ -22,6 +22,7 @@ from manyseed.orchestrator.errors import (
     nearest,
     toml_value,
 )
+from manyseed.orchestrator.importing.archive import read_by
 from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, in_order, is_flag
 from manyseed.orchestrator.importing.filenames import (
     MODEL,
@@ -142,7 +143,7 @@ def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path, meant: Mapping
         before = "another column seems to be that: "
         options, after = {"columns": meant}, also.replace("; if it", "\n  if this one")
         raise Unread(what, file=file, key=theirs, options=options, before=before, after=after)
-    remedy = f"give a column truth, or name it: --columns truth=NAME{also}"
+    remedy = f"give a column truth, or say with --columns which one it is{also}"
     raise UserError(what, file=file, key=theirs, remedy=remedy)
 
 
@@ -493,7 +494,7 @@ def require_one_thing(
         different = [*dict.fromkeys(each for each in frame[name] if each is not None)]
         if len(different) > 1 and all(_SPLIT.fullmatch(str(each).strip()) for each in different):
             shown = " and ".join(map(quoted, sorted(different)))
-            kept = f"pl.read_{file.suffix[1:]}({str(file)!r}).filter(pl.col({name!r}) == 'test')"
+            kept = f"{read_by(file)}.filter(pl.col({name!r}) == 'test')"
             raise Unread(
                 f"is not read, but names splits of the data, {shown}, which would be one test set",
                 file=file,

@@ -60,7 +60,11 @@ from manyseed.orchestrator.importing.scores import (
     remedy_of_shares,
     scores_of,
 )
-from manyseed.orchestrator.importing.telling import require_same_order, require_told_apart
+from manyseed.orchestrator.importing.telling import (
+    are_rows_placed,
+    require_same_order,
+    require_told_apart,
+)
 from manyseed.orchestrator.importing.truths import with_truth
 from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, rows_told
 from manyseed.orchestrator.plans.ids import positions_of
@@ -146,6 +150,12 @@ def openml(
                     key="row_id",
                     remedy=rows_told(paths[0], columns),
                 )
+    names_in = {*_names(_part(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
+    if "fold" in names_in and "row_id" not in names_in and len(keys) > 1:
+        warn(
+            f"{paths[0].name}: no column names the test points of folds, so they are told apart by "
+            "their place; true classes have one order in all runs."
+        )
     form = "" if any(name == "repeat" for name, _ in values[0]) else form_of_folds(paths)
     if form and len(paths) > 1 and len(first) == 1:
         warn(
@@ -365,7 +375,8 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
         frame = most_probable(frame)
     if "row_id" not in frame.columns and {"truth", "prediction"} <= {*frame.columns}:
         of_run = [name for name in ("repeat", "run") if name in frame.columns]
-        if "fold" not in frame.columns:  # a fold's rows are others than those of the next
+        unread = [name for name in found.columns if name not in names]
+        if "fold" not in frame.columns or are_rows_placed(frame, found, unread, names):
             place = pl.int_range(pl.len())
             frame = frame.with_columns(row_id=place.over(of_run) if of_run else place)
     for name in reversed(NEEDED):
@@ -377,9 +388,6 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
             meant = _meant(found, given, name if name == "row_id" else "")
             require_one_truth(found, meant, path)
-            if meant.get("truth") == "NAME":
-                remedy += "; no column seems to be the true class: name it, or a file of it with "
-                remedy += "--truth FILE"
             raise Unread(
                 "a column is missing",
                 file=path,

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.importing.archive import read_by
 from manyseed.orchestrator.importing.mapping import Columns, is_id, is_named, numbers_in, row_id_of
 
 
@@ -38,7 +39,7 @@ def require_told_apart(
             n = one[name].n_unique()
             why = f"its {n:,} values tell runs apart, and all their rows would count as one run's"
             if _EPOCH.fullmatch(name) and one[name].dtype.is_integer():
-                rows = f"pl.read_{file.suffix[1:]}({str(file)!r})"
+                rows = read_by(file)
                 last = f"{rows}.filter(pl.col({name!r}) == {int(one[name].to_numpy().max())})"
                 remedy = f"keep those of one epoch, such as {last}, and import the file of them"
                 what = f"its {n:,} values are moments of a training, not further runs"
@@ -59,7 +60,7 @@ def require_told_apart(
             continue
         once = one[name].n_unique()
         if len(one) < 2 * once < 2 * len(one):
-            kept = f"pl.read_{file.suffix[1:]}({str(file)!r}).unique({name!r}, maintain_order=True)"
+            kept = f"{read_by(file)}.unique({name!r}, maintain_order=True)"
             why = (
                 f"{len(one) - once:,} of its {len(one):,} rows repeat an id, and would count twice"
             )
@@ -94,6 +95,25 @@ def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserE
         before="read it: ",
         after=f"\n  {more}{out}",
     )
+
+
+def are_rows_placed(
+    frame: pl.DataFrame, found: pl.DataFrame, unread: Sequence[str], used: Mapping[str, str]
+) -> bool:
+    """Return whether rows of folds can be told apart by their place, if true classes agree later.
+
+    Where the true classes of each fold are sorted, other points would agree, too, and so they do
+    if each repeat has folds of its own. A column of ids is to be read. `frame`: with our names.
+    `found` and `used`: as in the file, and our names of its columns.
+    """
+    of_run = [theirs for theirs, own in used.items() if own in ("repeat", "run")]
+    if row_id_of(found, unread, of_run) is not None:
+        return False
+    if "repeat" in frame.columns and frame["repeat"].n_unique() > 1:
+        return False
+    keys = [name for name in ("run", "fold") if name in frame.columns]
+    parts = frame.select(*keys, "truth").partition_by(keys)
+    return any(part["truth"].rle_id().n_unique() > part["truth"].n_unique() for part in parts)
 
 
 def require_same_order(

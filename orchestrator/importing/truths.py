@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.errors import Unread, UserError, require_one_of
-from manyseed.orchestrator.importing.archive import opened, read_frame, read_tensors
+from manyseed.orchestrator.importing.archive import TABLES, opened, read_frame, read_tensors
 from manyseed.orchestrator.importing.arrays import (
     NOTHING,
     READERS,
@@ -27,7 +27,7 @@ from manyseed.orchestrator.importing.classes import texts
 from manyseed.orchestrator.importing.mapping import is_id, truth_column
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
-_HOLDING = (".npy", ".npz", ".pt", ".pth", ".csv", ".parquet")
+_HOLDING = (".npy", ".npz", ".pt", ".pth", *TABLES)
 _TRUE = re.compile(
     r"(?i)y|((y|true|test|val)_?)?(true|test|truth|labels?|targets?|classes)(_?(true|test|val))?"
     r"|gold|gt|ground_?truth"
@@ -52,7 +52,7 @@ def truths_in(found: Sequence[Path]) -> list[Path]:
     named = [one for one, stem in stems.items() if stem in TRUTHS]
     each = [one for one, stem in stems.items() if _TRUE.fullmatch(stem) and stem != "test"]
     each = [one for one in each if not holds_runs(one, None)]
-    tables = [one for one in truth_among(found) if one.suffix in (".csv", ".parquet")]
+    tables = [one for one in truth_among(found) if one.suffix in TABLES]
     return named or (each if 2 * len(each) == len(found) else tables)
 
 
@@ -141,7 +141,7 @@ def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
 
 def _truth(file: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
     """Return the true classes in a file of them alone, or in one that also holds others."""
-    if file.suffix in (".csv", ".parquet"):
+    if file.suffix in TABLES:
         name = truth_column(read_frame(file, ()), file)
         return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
     with ExitStack() as stack:
@@ -205,7 +205,7 @@ class _Unpaired(UserError):
                 f"holds {n:,} true classes, but {path.name} predicts {rows:,} points",
                 file=truth,
                 key="--truth",
-                remedy="give those of these points with --truth FILE",
+                remedy="give a file with those of these points, in their order",
             )
         else:
             super().__init__(
@@ -256,7 +256,7 @@ def with_truth(
     order. `file`: the table of true classes. `named`: the columns of the other, which is `path`.
     """
     own = named.get("truth", "truth")
-    if file.suffix in (".csv", ".parquet"):
+    if file.suffix in TABLES:
         name = truth_column(read_frame(file, ()), file, own)
         other = read_frame(file, (name,))
     else:

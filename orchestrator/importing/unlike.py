@@ -95,7 +95,7 @@ def not_alike(
             key=key,
             remedy="if these are the same points, sort the rows of every file alike"
             f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
-            "are sorted by --columns row_id=NAME); if not, import them separately",
+            "are sorted by a column row_id); if not, import them separately",
         )
     else:
         key = "row_id" if other_ids(first, source) else key
@@ -253,9 +253,10 @@ def rows_told(one: Path, columns: Columns) -> str:
     """Return a remedy for files with other rows, of which no unread column has the same values."""
     if "row_id" in read_frame(one).columns or "row_id" in dict(columns):
         return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
-    option = shlex.quote(",".join(f"{own}={of}" for own, of in (*columns, ("row_id", "NAME"))))
-    remedy = "without row_id, rows are numbered in their order; say which column names them: "
-    return f"{remedy}--columns {option}, or bring all files into one order"
+    return (
+        "without row_id, rows are numbered in their order; bring all runs into one order, or give "
+        "each row a column row_id that names its test point"
+    )
 
 
 def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:

@@ -344,7 +344,10 @@ def test_columns_the_wrong_way_round(
 def test_whether_predictions_are_right_is_no_label(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", correct=FINAL.argmax(axis=2) == Y, y_true=Y)
     done = command("import", tmp_path / "a.npz", "--out", tmp_path / "sweep")
-    assert (done.returncode, "--key scores=NAME" in done.output) == (2, True), done.output
+    assert (done.returncode, "no name says that it holds the predictions" in done.output) == (
+        2,
+        True,
+    ), done.output
     key = ("--key", "labels=correct")
     done = command("import", tmp_path / "a.npz", "--out", tmp_path / "sweep", *key)
     assert (done.returncode, "is true or false, but there are 4" in done.output) == (2, True)

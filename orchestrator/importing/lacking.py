@@ -1,0 +1,82 @@
+"""What no name in files says, such as which are the true classes: in words, what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyseed.analysis.counts import some
+from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.importing.archive import TABLES, read_frame
+from manyseed.orchestrator.importing.models import entry_names
+
+_SHOWN = 10  # columns in a message
+_WHAT = {
+    "truth": "the true classes",
+    "y_true": "the true classes",
+    "prediction": "the predicted classes",
+    "scores": "the predictions",
+    "labels": "the predicted classes",
+}
+
+
+def without_names(error: Unread, meant: Mapping[str, Any]) -> UserError | None:
+    """Return an error that says what is lacking where options would have no names; else None.
+
+    `meant`: the options that seem to be meant, with ``NAME`` or ``FILE`` for what is not known.
+    """
+    pairs = [pair for of in meant.values() if isinstance(of, Mapping) for pair in of.items()]
+    lacking = [own for own, of in pairs if of == "NAME"]
+    lacking += ["y_true"] * (meant.get("truth") == "FILE")
+    if not lacking:
+        return None
+    file = error.file
+    assert file is not None  # it is of a file's names
+    known = {own: of for own, of in pairs if of != "NAME"}
+    first, *_ = error.before.split("\n")
+    remedy = "\n  ".join([first.strip(": "), *_needed(Path(file), lacking, known)])
+    return UserError(error.message, file=file, key=error.key, remedy=remedy)
+
+
+def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterator[str]:
+    is_table = file.suffix in TABLES
+    option = "--columns" if is_table else "--key"
+    names = list[str]()
+    with suppress(UserError):
+        names = read_frame(file, ()).columns if is_table else entry_names(file)
+    free = [name for name in names if name not in known.values()]
+    rest = "".join(f",{own}={of}" for own, of in known.items())
+    for own in lacking:
+        if own not in _WHAT:
+            continue
+        what = _WHAT[own]
+        if names:
+            yield f"of {some(names, _SHOWN)}, no name says that it holds {what}"
+        if free:
+            yield f"if {free[0]} does, say {option} {own}={free[0]}{rest}" + (
+                ", or so with another's name" if len(free) > 1 else ""
+            )
+        if own in ("truth", "y_true"):
+            ids = f" and {known['row_id']}" if "row_id" in known else ""
+            how = f"y_true.csv, columns y_true{ids}" if is_table else "y_true.npy"
+            order = "" if ids else ", in the order of the predictions"
+            yield (
+                f"if they are in no file, save them beside {file.name} as {how}, one class for "
+                f"each test point{order}, and repeat this command"
+            )
+        elif not free:
+            yield f"save them in {file.name}, too, and repeat this command"
+    if "run" in lacking:
+        id_of = known.get("row_id", "row_id")
+        yield (
+            "no column numbers the runs; if they follow one another, add one, and repeat this "
+            f"command: frame.with_columns(run=pl.int_range(pl.len()).over({id_of!r}))"
+        )
+    if "row_id" in lacking:
+        yield (
+            "no column names the test points, and their place does not, as the true classes of a "
+            "fold are sorted, or there are several repeats; add one, such as row_id, with the "
+            "index of each row's point in the data set, and repeat this command"
+        )

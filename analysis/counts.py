@@ -35,7 +35,24 @@ def below(alpha_hat: float | None, delta: float | None) -> str:
     """Write an α̂ below the resolution δ as that: less is not seen; empty elsewhere."""
     if alpha_hat is None or delta is None or alpha_hat >= delta:
         return ""
-    return f"< {delta:.2f}" if delta >= 0.01 else f"< {delta:.1g}"
+    return f"< {fixed(delta, 2)}" if delta >= 0.01 else f"< {delta:.1g}"
+
+
+def fixed(value: float, places: int = 4) -> str:
+    """Write a number with fixed decimals, alike however its terms were added up.
+
+    0.86375 as a mean is 0.8637499999999999 in one order of its terms: such an error is rounded
+    away first, or the same mean would be 0.8637 in one table and 0.8638 in another.
+    """
+    return f"{round(value, _EXACT):.{places}f}"
+
+
+def signed(value: float, places: int = 4) -> str:
+    """Write a difference as `fixed` does, with its sign."""
+    return f"{round(value, _EXACT):+.{places}f}"
+
+
+_EXACT = 12  # decimals beyond which the order of terms decides
 
 
 def masked(values: Any) -> int:

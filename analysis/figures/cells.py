@@ -18,6 +18,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     COLOURS,
@@ -267,7 +268,7 @@ def says_nothing(quantity: Quantity) -> bool:
 
 def _nothing(quantity: Quantity, repeats: pl.DataFrame) -> str:
     deltas = repeats["delta"].drop_nulls()
-    below = f", as anything below δ = {deltas[0]:.3f} would be" if deltas.len() else ""
+    below = f", as anything below δ = {fixed(deltas[0], 3)} would be" if deltas.len() else ""
     return f"α̂ is not drawn: it is 0 for all {quantity.values.height:,} runs{below}."
 
 

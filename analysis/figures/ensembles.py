@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     colour,
@@ -406,7 +406,7 @@ def _cells(ensembles: pl.DataFrame) -> str:
 
 def _resolution(ensembles: pl.DataFrame) -> str:
     delta, side = ensembles["delta"].unique().sort(), ensembles["n_side"].unique().sort()
-    values = [f"{value:.3f}" for value in (delta[0], delta[-1])][: delta.len()]
+    values = [fixed(value, 3) for value in (delta[0], delta[-1])][: delta.len()]
     return (
         f"δ = {' to '.join(values)} with N = {_from_to(side.reverse())} test points on each side: "
         "smaller differences of an ensemble aren't seen."

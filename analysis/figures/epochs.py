@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     COLOURS,
@@ -108,7 +108,7 @@ def sources(
         legend(figure, ordered, "epoch")
     of_epochs = f" Colours: epochs {', '.join(map(str, epochs))}." if len(epochs) > 1 else ""
     deltas = known["delta"].drop_nulls().unique().sort()
-    ends = dict.fromkeys(f"{delta:.3f}" for delta in deltas)
+    ends = dict.fromkeys(fixed(delta, 3) for delta in deltas)
     read = f" To be read with δ = {' to '.join([*ends][:: max(len(ends) - 1, 1)])}." if ends else ""
     runs = int(known["n_runs"].sum())
     return Plot(

@@ -10,7 +10,7 @@ import polars as pl
 
 from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.tables.rows import VARIES, Tables, compares_runs
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def mark_resolution(axis: Axes, repeats: pl.DataFrame, *, across: bool = False) 
     for value in repeats["delta"].drop_nulls().unique().sort().to_list()[:1]:
         line(value, color="black", linewidth=0.9, linestyle=(0, (4, 3)))
         axis.annotate(
-            f"δ =\n{value:.3f}" if across else f"δ = {value:.3f}",
+            f"δ =\n{fixed(value, 3)}" if across else f"δ = {fixed(value, 3)}",
             (1, value) if across else (value, 1),
             xycoords=("axes fraction", "data") if across else ("data", "axes fraction"),
             xytext=(3, 0) if across else (0, 2),
@@ -179,9 +179,10 @@ def resolution(repeats: pl.DataFrame) -> str:
         return ""
     deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
     if deltas.len() == 1:
-        return f"δ = {deltas[0]:.3f} with N = {sides[0]:,} test points on each side."
+        return f"δ = {fixed(deltas[0], 3)} with N = {sides[0]:,} test points on each side."
     return (
-        f"δ = {deltas[0]:.3f} to {deltas[-1]:.3f} with N = {sides[-1]:,} to {sides[0]:,} test "
+        f"δ = {fixed(deltas[0], 3)} to {fixed(deltas[-1], 3)} with N = {sides[-1]:,} to "
+        f"{sides[0]:,} test "
         "points on each side."
     )
 

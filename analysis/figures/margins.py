@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import colour, not_drawn, titles, with_names
 from manyseed.analysis.figures.style import (
@@ -257,12 +257,14 @@ def _described(own: pl.DataFrame, runs: pl.DataFrame, ends: Sequence[str] = RUNS
         run = runs.filter(run_index=own[f"{end}_run"][0], **key)
         values: Mapping[str, Any] = run.row(0, named=True) if run.height else {}
         known = [
-            f"{name} {values[column]:.3f}"
+            f"{name} {fixed(values[column], 3)}"
             for column, name in DESCRIBED.items()
             if values.get(column) is not None
         ]
         address = f"{key['cell']}:{key['repeat_index']}:{own[f'{end}_run'][0]}"
-        words.append(", ".join([f"run {address} differs by {_difference(own, end):.3f}", *known]))
+        words.append(
+            ", ".join([f"run {address} differs by {fixed(_difference(own, end), 3)}", *known])
+        )
     return " and ".join(words)
 
 

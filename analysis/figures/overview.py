@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     GREY,
@@ -346,7 +346,8 @@ def mean_ranks(cells: pl.DataFrame) -> Plot | None:
         "Ranks across datasets",
         "Mean rank of each classifier by mean accuracy over the cells that all of them have, and "
         "the number of datasets on which it is best or tied for best. Grey: the critical "
-        f"difference from the best rank, {found.critical:.2f} (Nemenyi, 5 %); classifiers within "
+        f"difference from the best rank, {fixed(found.critical, 2)} (Nemenyi, 5 %); classifiers "
+        "within "
         "it may be behind by chance. Datasets are taken as independent draws. "
         f"n = {counted(found.datasets, 'dataset')}.",
         found.datasets,

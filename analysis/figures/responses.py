@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import colour, coloured_by, labelled, levels_of, marker
 from manyseed.analysis.figures.style import (
@@ -211,7 +211,8 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
         (handles[levels],) = axes[0].plot(grid, curves[one], **style)
         axes[1].plot(u, cumulative(grid, curves[one]), **style)
         descriptions.append(
-            f"gi {gi(grid, curves[one]):.3f} and {curves[one][-1]:.3f} at the end ({levels})"
+            f"gi {fixed(gi(grid, curves[one]), 3)} and {fixed(curves[one][-1], 3)} at the end "
+            f"({levels})"
         )
     (handles["never wrong"],) = axes[1].plot([0, 1], [0, 1], color="black", lw=0.9, ls=":")
     axes[0].set_xlabel(_unit(transform))
@@ -322,7 +323,7 @@ def _title(row: Mapping[str, Any], models: pl.DataFrame) -> str:
             cmi += f" ± {row['cmi_sd']:.1f}"
     known = models.filter(pl.col(row["measure"]).is_not_null())
     r = np.corrcoef(known[row["measure"]].to_numpy(), known["gap"].to_numpy())[0, 1]
-    return f"{cmi}, r\xa0{r:.2f}".replace("-", MINUS)
+    return f"{cmi}, r\xa0{fixed(r, 2)}".replace("-", MINUS)
 
 
 @kind(

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     LINEAR,
@@ -175,7 +175,7 @@ def alpha_hat_of_pairs(
     legend(figure, handles, "churn of the pair, in quarters of a dataset’s pairs")
     ends = joined.group_by("dataset", "_range", maintain_order=True).agg(pl.col("churn").max())
     quarters = [
-        f"{name} {', '.join(f'{end:.3f}' for end in own.sort('_range')['churn'])}"
+        f"{name} {', '.join(f'{fixed(end, 3)}' for end in own.sort('_range')['churn'])}"
         for (name,), own in ends.group_by("dataset", maintain_order=True)
     ]
     sources = ", one panel per source of randomness" if "·" in "".join(panel) else ""
@@ -286,7 +286,7 @@ def single_ensembles(ensemble_draws: pl.DataFrame, name: str) -> Plot | None:
     left = known.height - found.n
     out = f"; {left:,} more are in the tables" if left else ""
     deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
-    delta = f"{deltas[0]:.3f}" + (f" to {deltas[-1]:.3f}" if deltas.len() > 1 else "")
+    delta = fixed(deltas[0], 3) + (f" to {fixed(deltas[-1], 3)}" if deltas.len() > 1 else "")
     points = f"{sides[0]:,}" + (f" to {sides[-1]:,}" if sides.len() > 1 else "")
     line = ""
     if name in ("alpha_hat", "ks_distance"):

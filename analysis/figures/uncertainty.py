@@ -9,7 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     COLOURS,
@@ -125,7 +125,7 @@ def _correlation(runs: pl.DataFrame, one: str, other: str) -> str:
     values = runs.select(one, other).drop_nulls().to_numpy()
     if values.shape[0] < FEWEST or (values.std(axis=0) == 0).any():
         return "–"
-    return f"{np.corrcoef(values.T)[0, 1]:.2f}".replace("-", "−")
+    return fixed(np.corrcoef(values.T)[0, 1], 2).replace("-", "−")
 
 
 @kind("deep-likelihood", "log-likelihood by the number of runs averaged", chapter="likelihood")

@@ -29,6 +29,7 @@ from manyseed.analysis.alphahat.resampling import (
     joined,
 )
 from manyseed.analysis.alphahat.trimming import dkw_of_one, dkw_threshold
+from manyseed.analysis.counts import fixed
 from manyseed.analysis.metrics.alpha_tests import (
     MIN_OTHERS,
     Floats,
@@ -387,7 +388,8 @@ def _allowed(n_classes: int, n_test: int, options: Options) -> None:
     delta = dkw_threshold(n_side, options.epsilon) if n_side else math.inf
     if delta >= 1:
         reason = (
-            f"needs more test points: with {n_side} on each side δ is {delta:.2f}, and no two "
+            f"needs more test points: with {n_side} on each side δ is {fixed(delta, 2)}, and no "
+            "two "
             "distributions are more than 1 apart"
         )
         raise Refused("n_test", n_test, reason)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.comparison import Side, compare
@@ -260,8 +260,8 @@ def headlines(one: Accuracies, most: float = 0.0) -> str:
     """
     usual = [level for axis, level in one.context if level != str(REFERENCES.get(axis))]
     where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
-    levels = [f"{row.classifier} {row.value:.3f}" for row in one.rows]
-    beside = f"; most frequent class {most:.3f}" if most >= UNEVEN else ""
+    levels = [f"{row.classifier} {fixed(row.value, 3)}" for row in one.rows]
+    beside = f"; most frequent class {fixed(most, 3)}" if most >= UNEVEN else ""
     said = first_ones(levels, lambda text: f"{where}: {text}{beside}.")
     if all(row.value == 1 for row in one.rows):
         return (
@@ -325,7 +325,7 @@ def _verdicts(one: Accuracies) -> Iterator[str]:
 def _lead(row: Mean) -> str:
     """Return a difference in words; one without an interval is the same on all test sets."""
     if row.half is None:
-        return f"{_size(row)} better on each" if f"{row.value:.4f}" != "0.0000" else "equal"
+        return f"{_size(row)} better on each" if fixed(row.value) != "0.0000" else "equal"
     return f"{_size(row)} better"
 
 
@@ -334,11 +334,11 @@ def _level(row: Mean) -> str:
     if row.half is None or 0 <= row.value - row.half <= row.value + row.half <= 1:
         return _size(row)
     low, high = row.limits or (0, 1)
-    return f"{row.value:.4f} ({low:.4f} to {high:.4f})"
+    return f"{fixed(row.value)} ({fixed(low)} to {fixed(high)})"
 
 
 def _size(row: Mean) -> str:
-    return f"{row.value:.4f}" + ("" if row.half is None else f" ± {row.half:.4f}")
+    return fixed(row.value) + ("" if row.half is None else f" ± {fixed(row.half)}")
 
 
 def answer(evidence: Evidence) -> Iterator[Answer]:
@@ -349,6 +349,6 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         rows = [{**whose, **row.numbers} for row in one.rows]
         most = evidence.most_frequent.get(one.dataset, 0.0)
         if most >= UNEVEN:
-            text += f" The most frequent class has {most:.4f} of the test points."
+            text += f" The most frequent class has {fixed(most)} of the test points."
         shown = ("classifiers", "summary")
         yield Answer(headlines(one, most), rows=rows, figures=shown, evidence=text)

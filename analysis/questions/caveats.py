@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.alphahat import worst
-from manyseed.analysis.counts import some
+from manyseed.analysis.counts import signed, some
 from manyseed.analysis.options import SORTED, Options
 from manyseed.analysis.questions.intervals import holm
 from manyseed.analysis.questions.quantiles import (
@@ -82,7 +82,7 @@ def _signs(name: str, runs: pl.DataFrame, repeats: pl.DataFrame) -> Iterator[tup
     yield (
         with_coverage.p,
         f"{name}: runs are not missing at random. Within a cell, accuracy varies with coverage "
-        f"(rank correlation {with_coverage.value:+.2f}), so comparisons of its cells may be "
+        f"(rank correlation {signed(with_coverage.value, 2)}), so comparisons of its cells may be "
         "biased.",
     )
     if "fit_seconds" not in runs.columns:
@@ -97,8 +97,10 @@ def _signs(name: str, runs: pl.DataFrame, repeats: pl.DataFrame) -> Iterator[tup
     yield (
         max(slow.p, with_time.p),
         f"{name}: runs are not missing at random. Within a cell, {more} runs are missing where "
-        f"fits take longer (rank correlation of coverage with fit time {slow.value:+.2f}), and "
-        f"within a repeat, accuracy varies with fit time ({with_time.value:+.2f}), so its mean "
+        f"fits take longer (rank correlation of coverage with fit time {signed(slow.value, 2)}), "
+        "and "
+        f"within a repeat, accuracy varies with fit time ({signed(with_time.value, 2)}), so its "
+        "mean "
         "accuracy is biased.",
     )
 

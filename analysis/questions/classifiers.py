@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import (
     ASSUMED,
@@ -387,7 +387,7 @@ def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     else:
         text += "Ranks tell no two classifiers apart beyond chance"
     text += (
-        f": those less than {found.critical:.2f} apart may differ by chance (Nemenyi, "
+        f": those less than {fixed(found.critical, 2)} apart may differ by chance (Nemenyi, "
         f"{1 - CONFIDENCE:.0%}; datasets taken as independent draws"
         + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
     )
@@ -424,11 +424,13 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         over += "normal values, but these are skewed, so it may miss the truth"
     else:
         over += ASSUMED
-    largest, smallest = (f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least))
+    largest, smallest = (
+        f"{fixed(row.sd)} ({fixed(row.low)} to {fixed(row.high)})" for row in (most, least)
+    )
     if single:
         yield Answer(
-            f"Between seeds, sd of accuracy: {most.classifier} {most.sd:.4f} "
-            f"({most.low:.4f} to {most.high:.4f}){still}.",
+            f"Between seeds, sd of accuracy: {most.classifier} {fixed(most.sd)} "
+            f"({fixed(most.low)} to {fixed(most.high)}){still}.",
             evidence=f"Between seeds, the accuracy of {most.classifier} varies with a standard "
             f"deviation of {largest} (95 %; {over}).{alike}",
             rows=rows,
@@ -464,7 +466,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
             f"deviation is {largest} for {most.classifier} and {smallest} for {least.classifier}, "
             f"{ratio} as much ({sure}; {over})."
         )
-    sds = [f"{row.classifier} {row.sd:.4f}" for row in found.rows]
+    sds = [f"{row.classifier} {fixed(row.sd)}" for row in found.rows]
     yield Answer(
         first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}{still}."),
         evidence=text + alike,
@@ -488,7 +490,7 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
     if not found:
         yield Answer(_limits(alike), evidence=few, figures=figures)
         return
-    limits = [f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in found]
+    limits = [f"{fixed(row.sd)} ({fixed(row.low)} to {fixed(row.high)})" for row in found]
     own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)

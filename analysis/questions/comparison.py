@@ -26,6 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import signed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.crossed import mean_error
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
@@ -462,7 +463,8 @@ def hangs(
         | _called(index, names)
         for index, ahead in zip(found.index, found.ahead, strict=True)
     ]
-    listed = [f"{place(row)} ({row['ahead']:+.2f})" for row in rows[:_LISTED]]
+    ahead = [signed(one, 2) for one in found.ahead[:_LISTED]]
+    listed = [f"{place(row)} ({one})" for row, one in zip(rows, ahead, strict=False)]
     more = f" and {n - _LISTED:,} more" if n > _LISTED else ""
     return Answer(
         f"{name} hangs on {n:,} of {of} points.",

@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES, LATER, VARY
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import counted, fixed, some
+from manyseed.analysis.counts import signed as with_sign
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import (
     FEWEST,
@@ -369,10 +370,10 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     single = tested.height == 1
     if moved.is_empty():
         yield Answer(
-            f"Nothing is found to change {name}; each effect is known to ± {largest_half:.4f}.",
+            f"Nothing is found to change {name}; each effect is known to ± {fixed(largest_half)}.",
             evidence=f"No factor is found to change {name} beyond chance "
             f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
-            f"known to ± {largest_half:.4f}{'' if single else ' or better'}, so smaller effects "
+            f"known to ± {fixed(largest_half)}{'' if single else ' or better'}, so smaller effects "
             f"could have gone undetected.{without}",
             rows=known.to_dicts(),
             figures=("effects",),
@@ -437,14 +438,14 @@ def _unmoved(tested: pl.DataFrame, moved: pl.DataFrame) -> str:
         return ""
     named = [
         f"{row['axis']} {row['level']}".replace("_", " ")
-        + f" (largest {signed(row['difference'])} ± {(row['high'] - row['low']) / 2:.4f}, in "
+        + f" (largest {signed(row['difference'])} ± {fixed((row['high'] - row['low']) / 2)}, in "
         f"{row['classifier']})"
         for row in still.iter_rows(named=True)
     ]
     return f" No effect is established of: {some(named, LISTED)}."
 
 
-def signed(value: object) -> str:
+def signed(value: float) -> str:
     """Write a number with its sign; one that rounds to zero has none."""
-    text = f"{value:+.4f}"
+    text = with_sign(value)
     return text[1:] if float(text) == 0 else text.replace("-", "−")

@@ -21,6 +21,7 @@ from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.references import Reference
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
+from manyseed.analysis.counts import fixed
 from manyseed.analysis.graph.chunks import single_repeat
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, defined, probe, test
@@ -256,7 +257,7 @@ def for_alpha(
         elif delta > close:
             reason = (
                 f"{n_side:,} test points per side are too few, as {passes} would pass unseen (δ = "
-                f"{delta:.3f}); about {points_needed(close, epsilon):,} would be enough"
+                f"{fixed(delta, 3)}); about {points_needed(close, epsilon):,} would be enough"
             )
         else:
             runs, low = size, largest + 1
@@ -271,7 +272,8 @@ def for_alpha(
             )
             reason = (
                 f"{which}, so at least {bound:.1f}% of all ensembles of these runs do "
-                f"({100 * confidence:g} % confidence); with δ = {delta:.3f} at N = {n_side:,} test "
+                f"({100 * confidence:g} % confidence); with δ = {fixed(delta, 3)} at N = "
+                f"{n_side:,} test "
                 f"points per side, {passes} passes too"
             )
         reason = f"{reason}; from {made:,} runs of {drawn_from}"
@@ -343,7 +345,7 @@ def closeness(
     untold = ""
     if delta > level:
         untold = (
-            f"δ = {delta:.3f} with {n_side:,} test points per side; about "
+            f"δ = {fixed(delta, 3)} with {n_side:,} test points per side; about "
             f"{points_needed(level, epsilon):,} would be enough"
         )
     return Closeness(runs, size, different, share, level, delta, untold)

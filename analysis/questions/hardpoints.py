@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.questions.crossed import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above
 from manyseed.analysis.questions.question import (
@@ -301,7 +301,7 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
 def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
     """List points, and say how to list all `n` of them."""
     lines = (
-        f"  {row['dataset']}, {place(row)}: {column} {row[column]:.2f}, labelled "
+        f"  {row['dataset']}, {place(row)}: {column} {fixed(row[column], 2)}, labelled "
         f"{row['truth'] or 'variously'}, "
         + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
         for row in rows.iter_rows(named=True)

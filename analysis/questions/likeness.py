@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis import Refused
-from manyseed.analysis.counts import below, counted, masked
+from manyseed.analysis.counts import below, counted, fixed, masked, signed
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.intervals import of_parts, of_share
 
@@ -70,12 +70,12 @@ class AlphaHatBetween:
             None: "Whether A's runs are like B's cannot be told",
         }[self.alike]
         far = sum(level > self.close for level in self.levels)
-        low, high = (below(end, self.delta) or f"{end:.3f}" for end in (self.low, self.high))
+        low, high = (below(end, self.delta) or fixed(end, 3) for end in (self.low, self.high))
         ends = "" if self.high < self.delta else f"{low} to {high}, "
-        at = below(self.alpha_hat, self.delta) or f"= {self.alpha_hat:.3f}"
+        at = below(self.alpha_hat, self.delta) or f"= {fixed(self.alpha_hat, 3)}"
         own = ""
         if self.within is not None:
-            among = below(self.within, self.delta) or f"{self.within:.3f}"
+            among = below(self.within, self.delta) or fixed(self.within, 3)
             own = f" B's runs among themselves: {among}."
         resolved = ""
         if self.delta > self.close:
@@ -85,7 +85,7 @@ class AlphaHatBetween:
             f"{verdict}: α̂ {at} ({ends}{100 * self.confidence:g} % for new test points); "
             f"{far:,} of {self.runs_a:,} runs of A are above {self.close:g} "
             f"against {counted(self.runs_b, 'run')} of B{sets}.{own} "
-            f"δ = {self.delta:.3f} at N = {self.n_side:,} test points per side{resolved}."
+            f"δ = {fixed(self.delta, 3)} at N = {self.n_side:,} test points per side{resolved}."
         )
 
 
@@ -192,17 +192,20 @@ class ConsistencyBetween:
     def words(self) -> str:
         """The answer in a sentence or two."""
         sure = f"{100 * self.confidence:g} %, over seeds"
-        interval = "" if self.low is None else f" ({self.low:.3f} to {self.high:.3f}, {sure})"
+        interval = ""
+        if self.low is not None and self.high is not None:
+            interval = f" ({fixed(self.low, 3)} to {fixed(self.high, 3)}, {sure})"
         text = (
-            f"Local error consistency between A and B is {self.ec_local:.3f}{interval}, over "
+            f"Local error consistency between A and B is {fixed(self.ec_local, 3)}{interval}, over "
             f"{self.runs_a:,} × {self.runs_b:,} pairs of runs on {self.n_test:,} test points"
         )
         if self.less is None or self.within_a is None or self.within_b is None:
             return f"{text}."
-        text += f"; within A {self.within_a:.3f}, within B {self.within_b:.3f}. "
+        text += f"; within A {fixed(self.within_a, 3)}, within B {fixed(self.within_b, 3)}. "
         if self.less_low is None or self.less_high is None:
             return f"{text}With so few runs, whether A errs where B does not cannot be told."
-        ends = f"{self.less:+.3f} ({self.less_low:+.3f} to {self.less_high:+.3f}, {sure})"
+        less, low, high = (signed(one, 3) for one in (self.less, self.less_low, self.less_high))
+        ends = f"{less} ({low} to {high}, {sure})"
         if self.less_low > 0:
             return (
                 f"{text}A's errors are unlike B's: less consistent between than within by {ends}."

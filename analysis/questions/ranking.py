@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import some
+from manyseed.analysis.counts import fixed, some
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
 from manyseed.analysis.questions.quantiles import normal_above, t_below
@@ -229,16 +230,16 @@ def _outlying(found: pl.DataFrame, of: int) -> tuple[str, str]:
     number = f"{found.height:,} of {of:,} runs {'is' if found.height == 1 else 'are'} unlike"
     run = f"{one['cell']}:{one['repeat_index']}:{one['run_index']}"
     headline = (
-        f"{number} the others in accuracy; see run {run} ({one['accuracy']:.3f}; others "
-        f"{one['low']:.3f} to {one['high']:.3f})."
+        f"{number} the others in accuracy; see run {run} ({fixed(one['accuracy'], 3)}; others "
+        f"{fixed(one['low'], 3)} to {fixed(one['high'], 3)})."
     )
     repeat = "its repeat" if found.height == 1 else "their repeats"
     return headline, (
         f"{number} the others of {repeat} in accuracy: by more than these differ and than "
         f"independent errors would (two tests, p below {RARE:g} for all runs together); the "
         f"farthest is run {one['run_index']} of cell {one['cell']} ({one['dataset']} × "
-        f"{one['classifier']}), repeat {one['repeat_index']}, with {one['accuracy']:.4f}, and "
-        f"{one['low']:.4f} to {one['high']:.4f} for the others."
+        f"{one['classifier']}), repeat {one['repeat_index']}, with {fixed(one['accuracy'])}, and "
+        f"{fixed(one['low'])} to {fixed(one['high'])} for the others."
     )
 
 
@@ -269,7 +270,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         text = (
             f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
             f"the others of {'its' if far.height == 1 else 'their'} repeat (α̂ > {options.close:g}"
-            f"{closer}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
+            f"{closer}), {_by_classifier(far, runs)}; the largest α̂, {fixed(row['apart'], 2)}"
             f"{'' if row['moved'] else _interval(row)}, is that of "
             f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
             f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
@@ -285,13 +286,13 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         whose = divided["classifier"].cast(pl.String).unique().sort().to_list()
         row = divided.row(0, named=True)
         lines.append(
-            f"Runs of {some(whose, 2)} differ among themselves (α̂ up to {row['apart']:.2f})."
+            f"Runs of {some(whose, 2)} differ among themselves (α̂ up to {fixed(row['apart'], 2)})."
         )
         repeats = divided.select(key).n_unique()
         text += (
             f"{' ' if text else ''}In {'one repeat' if repeats == 1 else f'{repeats:,} repeats'} "
             f"of {some(whose, LISTED)}, runs differ among themselves, by α̂ of up to "
-            f"{row['apart']:.2f}{_interval(row)}, that of run {row['run_index']} of cell "
+            f"{fixed(row['apart'], 2)}{_interval(row)}, that of run {row['run_index']} of cell "
             f"{row['cell']}, repeat {row['repeat_index']}. There, no majority of the runs is close "
             "to each other, or other runs of the cell differ by as much (the outer fence: three "
             "ranges of quartiles above the upper one), so which are unlike the others cannot be "
@@ -307,8 +308,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         )
     if blind.height:
         deltas = blind["delta"].unique().sort()
-        delta = f"{deltas[0]:.2f}"
-        delta += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != delta else ""
+        delta = fixed(deltas[0], 2)
+        delta += f" to {fixed(deltas[-1], 2)}" if fixed(deltas[-1], 2) != delta else ""
         from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
 
         points = points_needed(options.close, options.epsilon)
@@ -370,8 +371,8 @@ def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame | None = None) -> str:
     return ", ".join(f"{name} {far:,} of {n:,}" for name, far, n in counts.iter_rows())
 
 
-def _interval(row: dict[str, object]) -> str:
+def _interval(row: dict[str, Any]) -> str:
     low, high = row.get("alpha_hat_low"), row.get("alpha_hat_high")
     if low is None or high is None:
         return ""
-    return f" ({low:.2f} to {high:.2f}, 95 % for new test points)"
+    return f" ({fixed(low, 2)} to {fixed(high, 2)}, 95 % for new test points)"

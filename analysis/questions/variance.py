@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.components import (
@@ -414,7 +414,9 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
         row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
             0, named=True
         )
-        ends = f"sd {row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, {_sure(shared.height)}"
+        ends = (
+            f"sd {fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)}, {_sure(shared.height)}"
+        )
         parts.append(
             f"Of the variance between runs, {row['source']} by itself accounts for "
             f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
@@ -436,10 +438,10 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
         parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} "
             f"{of} (whose two intervals do not overlap), such as {row['dataset']} × "
-            f"{row['classifier']} (cell {row['cell']}): sd {row['variance'] ** 0.5:.4f} "
-            f"({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, {_sure(cells)}; n = "
-            f"{counted(row['n_repeats'], 'test set')}) against {row['variance_all'] ** 0.5:.4f} "
-            f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"
+            f"{row['classifier']} (cell {row['cell']}): sd {fixed(row['variance'] ** 0.5)} "
+            f"({fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)}, {_sure(cells)}; n = "
+            f"{counted(row['n_repeats'], 'test set')}) against {fixed(row['variance_all'] ** 0.5)} "
+            f"({fixed(row['low_all'] ** 0.5)} to {fixed(row['high_all'] ** 0.5)}) between runs"
         )
         such = "" if apart.height == 1 else "such as "
         lines.append(

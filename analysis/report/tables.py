@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import below
+from manyseed.analysis.counts import below, fixed
 from manyseed.analysis.figures.labels import NOTHING, described
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
@@ -323,7 +323,7 @@ def times(runs: pl.DataFrame) -> PageTable | None:
 
 def number(value: float | None, digits: int = 3) -> str:
     """Write a number with fixed digits; a dash if it is undefined."""
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
+    return "–" if value is None else fixed(value, digits).replace("-", MINUS)
 
 
 def with_sd(value: float | None, sd: float | None, digits: int = 4) -> str:
@@ -332,11 +332,11 @@ def with_sd(value: float | None, sd: float | None, digits: int = 4) -> str:
 
 
 def _range(low: float | None, high: float | None) -> str:
-    return "–" if low is None else f"{low:.4f} to {high:.4f}"
+    return "–" if low is None or high is None else f"{fixed(low)} to {fixed(high)}"
 
 
 def _seconds(value: Any) -> str:
-    return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
+    return fixed(value, 3) if value < 10 else f"{value:,.1f}"
 
 
 SHOWN = (1, 5, 10, 50, 100)  # sizes in PIT's tables; each cell's largest is shown as well

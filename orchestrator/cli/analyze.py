@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from manyseed.analysis.counts import fixed, signed
 from manyseed.analysis.options import CONVENTIONS, Convention
 from manyseed.jobs.response import OPTIONS as ASKED
 from manyseed.orchestrator.cli.arguments import (
@@ -106,11 +107,11 @@ def print_effects(sweep: Sweep) -> None:
 def _difference(row: Mapping[str, Any] | None) -> str:
     if row is None or row["difference"] is None:
         return "–"
-    shown = f"{row['difference']:+.4f}"
+    shown = signed(row["difference"])
     if row["low"] is None:
         return shown
     mark = "*" if row["p_holm"] < _SIGNIFICANT else ""
-    return f"{shown} ± {(row['high'] - row['low']) / 2:.4f}{mark}"
+    return f"{shown} ± {fixed((row['high'] - row['low']) / 2)}{mark}"
 
 
 _POLL_SECONDS = 1.0

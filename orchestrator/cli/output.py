@@ -23,6 +23,7 @@ from rich.text import Text
 
 from manyseed.analysis.counts import counted as counted
 from manyseed.analysis.counts import duration as duration
+from manyseed.analysis.counts import fixed
 from manyseed.orchestrator.errors import INTERRUPTED, ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
 
@@ -343,7 +344,9 @@ def shown(value: object) -> str:
             text = f"{value:.{value.places}f}"
             return text if float(text) else text.lstrip("-")
         is_small = 0 < abs(value) < 0.001  # 0.0000 would not tell it from 0
-        return f"{value:.2g}" if is_small else f"{value:.4{'f' if abs(value) < 1000 else 'g'}}"
+        if is_small or abs(value) >= 1000:
+            return f"{value:.{2 if is_small else 4}g}"
+        return fixed(value)
     return str(value)
 
 

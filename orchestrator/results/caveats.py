@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import counted, fixed, some
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.rows import last, several
 from manyseed.orchestrator.asking.grouping import planned
@@ -122,13 +122,14 @@ def mixed(runs: pl.DataFrame) -> list[str]:
             told = f"whether these differ cannot be told, as {why} a cell and test set"
         elif row["p_holm"] < LEVEL:
             told = (
-                f"these differ beyond chance: by {row['moved']:.4f} in accuracy (p = "
+                f"these differ beyond chance: by {fixed(row['moved'])} in accuracy (p = "
                 f"{row['p_holm']:.2g}). Results pool them; take one alone with --where "
                 '"recipe = 1" on the table runs'
             )
         else:
             told = (
-                f"no difference between these is established (by {row['moved']:.4f} in accuracy, "
+                f"no difference between these is established (by {fixed(row['moved'])} in "
+                "accuracy, "
                 f"p = {row['p_holm']:.2g}), and results pool them"
             )
         sentences.append(f"{made}; {told}. manyseed status DIR RUN says how a run was made.")
@@ -159,9 +160,11 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
         sentences.setdefault((dataset, verdict), []).append(
             (
                 classifier,
-                f"{said} ({first}{row['accuracy']:.3f}, and {row['share']:.3f} for that).",
-                f"{said}. {first.capitalize()}{row['accuracy']:.4f} of the test points are right, "
-                f"and that class has {row['share']:.4f} of them (n = "
+                f"{said} ({first}{fixed(row['accuracy'], 3)}, and {fixed(row['share'], 3)} for "
+                "that).",
+                f"{said}. {first.capitalize()}{fixed(row['accuracy'])} of the test points are "
+                "right, "
+                f"and that class has {fixed(row['share'])} of them (n = "
                 f"{counted(row['sets'], 'test set')} of {row['points']:,} points). "
                 f"{_what_to_do(repeats, row['cell'])}{_few_epochs(repeats, row['cell'])}",
                 row["accuracy"],
@@ -179,8 +182,8 @@ def _together(
 ) -> tuple[str, str]:
     """Say of several classifiers what is true of each."""
     names, _, texts, right, shares = zip(*own, strict=True)
-    values = " to ".join(dict.fromkeys(f"{one(right):.3f}" for one in (min, max)))
-    most = " to ".join(dict.fromkeys(f"{one(shares):.3f}" for one in (min, max)))
+    values = " to ".join(dict.fromkeys(f"{fixed(one(right), 3)}" for one in (min, max)))
+    most = " to ".join(dict.fromkeys(f"{fixed(one(shares), 3)}" for one in (min, max)))
     said = f"{dataset} × {some(names, 3)}: {verdict}the most frequent class"
     return f"{said} ({values}, and {most} for that).", " ".join(texts)
 
@@ -194,9 +197,10 @@ def _what_to_do(repeats: pl.DataFrame, cell: int) -> str:
         area = repeats.filter(cell=cell)["roc_auc_mean"].mean()
         if isinstance(area, float) and area > _TELLS:
             return (
-                f"Scores tell classes apart all the same (area under the ROC curve {area:.2f}): a "
-                "metric that counts classes alike says more, as in manyseed query DIR -t runs "
-                "--by classifier --columns balanced_accuracy --agg mean,sd."
+                "Scores tell classes apart all the same (area under the ROC curve "
+                f"{fixed(area, 2)}): a metric that counts classes alike says more, as in "
+                "manyseed query DIR -t runs --by classifier --columns balanced_accuracy --agg "
+                "mean,sd."
             )
     return "Check the labels, and the order of classes in what the classifier returns."
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from manyseed.analysis.counts import below
+from manyseed.analysis.counts import below, fixed
 from manyseed.analysis.figures.kind import FURTHER
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
 from manyseed.analysis.questions.hardpoints import by_point
@@ -324,7 +324,7 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         "churn": "churn_mean",
     }
     levels = [
-        below(*both) or ("–" if both[0] is None else f"{both[0]:.3f}")
+        below(*both) or ("–" if both[0] is None else fixed(both[0], 3))
         for both in rows.select("alpha_hat_mean", "delta").rows()
     ]
     accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std"))
@@ -343,5 +343,5 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decimals(name: str) -> pl.Expr:
-    text = pl.col(name).map_elements(lambda value: f"{value:.3f}", return_dtype=pl.String)
+    text = pl.col(name).map_elements(lambda value: fixed(value, 3), return_dtype=pl.String)
     return text.fill_null("–")

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed, signed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
@@ -532,9 +532,9 @@ def _table(
         numbers = ["–"] * 3
         limits, found = judged(one), one.result
         if found is not None:
-            numbers = [f"{found.difference:+.4f}", "–", f"{found.better:.2f}"]
+            numbers = [signed(found.difference), "–", fixed(found.better, 2)]
         if limits is not None:
-            numbers[1] = f"{limits[0]:+.4f} to {limits[1]:+.4f}"
+            numbers[1] = f"{signed(limits[0])} to {signed(limits[1])}"
         said = in_words(one)
         if len(every) > 1 and is_alone(one):
             said += ", alone"

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed, signed
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import (
@@ -111,8 +111,8 @@ def words(found: Compared) -> Iterator[str]:
     if result is None:
         yield f"Not compared: {found.reason}."
         return
-    level = f"A {result.mean_a:.4f}, B {result.mean_b:.4f}"
-    yield f"{level}; A - B = {result.difference:+.4f}."
+    level = f"A {fixed(result.mean_a)}, B {fixed(result.mean_b)}"
+    yield f"{level}; A - B = {signed(result.difference)}."
     if result.seeds is not None:
         sets = "this test set" if result.sets_a == 1 else f"these {result.sets_a:,} test sets"
         yield f"Over seeds, at {sets}: {_limits(result.seeds)} ({sure})."
@@ -126,22 +126,26 @@ def words(found: Compared) -> Iterator[str]:
     yield from _pairing(found, result)
 
 
-def _limits(limits: tuple[float, float], form: str = "+.4f") -> str:
-    return f"{limits[0]:{form}} to {limits[1]:{form}}"
+def _limits(limits: tuple[float, float]) -> str:
+    return " to ".join(map(signed, limits))
+
+
+def _shares(limits: tuple[float, float]) -> str:
+    return " to ".join(fixed(one, 2) for one in limits)
 
 
 def _better(found: Compared, result: Comparison) -> str:
     intervals = []
     if result.better_seeds is not None:
-        intervals.append(f"{_limits(result.better_seeds, '.2f')} over seeds")
+        intervals.append(f"{_shares(result.better_seeds)} over seeds")
     if result.better_sets is not None:
-        intervals.append(f"{_limits(result.better_sets, '.2f')} over new test sets, too")
+        intervals.append(f"{_shares(result.better_sets)} over new test sets, too")
     limits = f" ({'; '.join(intervals)})" if intervals else ""
     if found.higher_is_better is None:
-        told = f"P(A higher than B) = {result.better:.2f}{limits}."
+        told = f"P(A higher than B) = {fixed(result.better, 2)}{limits}."
         return f"{told} {undirected(found.metric)}"
     way = "higher" if found.higher_is_better else "lower"
-    return f"P(A better than B) = {result.better:.2f}{limits}; {way} is better."
+    return f"P(A better than B) = {fixed(result.better, 2)}{limits}; {way} is better."
 
 
 def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
@@ -174,11 +178,12 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
         "skewness ±1, 92 % of intervals hold"
     )
     if saving.share <= 0:
-        return f"{what} saves nothing (correlation {saving.correlation:.2f}{limits})."
+        return f"{what} saves nothing (correlation {fixed(saving.correlation, 2)}{limits})."
     unpaired = saving.unpaired(n)
     as_much = f"{unpaired:.0f}" if unpaired < 1e6 else "more than a million"
     return (
-        f"{what} saves {100 * saving.share:.0f} % of them (correlation {saving.correlation:.2f}"
+        f"{what} saves {100 * saving.share:.0f} % of them (correlation "
+        f"{fixed(saving.correlation, 2)}"
         f"{limits}): {n:,} are as precise as {as_much} {noun} unpaired."
     )
 
@@ -373,8 +378,8 @@ def in_paper(one: Compared, *, several: bool) -> list[object]:
     names = [one.same.get("dataset"), ", ".join(alike_in(one)), a, b]
     said = {A: a, B: b, ALIKE: ALIKE, "": "not told"}[told(one, limits)]
     said += ", alone" if several and is_alone(one) else ""
-    difference = "–" if one.result is None else f"{one.result.difference:+.4f}"
-    return [*names, said, difference, f"{(limits[1] - limits[0]) / 2:.4f}" if limits else "–"]
+    difference = "–" if one.result is None else signed(one.result.difference)
+    return [*names, said, difference, fixed((limits[1] - limits[0]) / 2) if limits else "–"]
 
 
 IMPORTED = "imported"  # source of datasets that are known only through imported predictions

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, get_args
 
 import polars as pl
 
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.ensembles import (
@@ -132,7 +132,7 @@ class CellEstimate:
                 return f"mean α̂ cannot be known: {decided.untold}."
             what = "mean α̂"
         mean = decided.mean
-        level = f"{what} not known yet" if math.isnan(mean) else f"{what} {mean:.4f}"
+        level = f"{what} not known yet" if math.isnan(mean) else f"{what} {fixed(mean)}"
         sets = "1 test set" if self.repeats == 1 else f"{self.repeats:,} test sets"
         if self.state == "enough":
             precision = f"± {decided.half_width:.2g} over seeds, on {sets}"

@@ -389,7 +389,7 @@ def _describe(
     rows = []
     for name in columns:
         of, _, end = name.rpartition("_")
-        which = {"low": "lower end: ", "high": "upper end: "}.get(end, "") if of in meanings else ""
+        which = {"low": "Lower end: ", "high": "Upper end: "}.get(end, "") if of in meanings else ""
         rows.append((name, meanings.get(name) or f"{which}{meanings.get(of, '') * bool(which)}"))
     known = ["column", "meaning"] if meanings else ["column"]
     frame = pl.DataFrame(rows, schema=["column", "meaning"], orient="row").select(known)

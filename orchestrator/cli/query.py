@@ -332,6 +332,9 @@ def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[st
 
     by = frame.columns if isinstance(question.by, bool) else question.by
     remarks = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
+    same = "n_identical" in frame.columns and frame["n_identical"].sum()
+    if question.table == "runs" and same and {*question.agg} - {"mean"}:
+        remarks.append("Copies of identical runs count in means alone.")
     if not question.is_grouped and question.table in ("ranking", "sources"):
         explain = of_ranking if question.table == "ranking" else of_sources
         for sweep in sweeps:

@@ -23,18 +23,18 @@ from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
+from manyseed.analysis.tables.schema import records
 from manyseed.jobs.checks import parsed
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.cellgroups import require_axes, usual_first
 from manyseed.orchestrator.conditions import chosen
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, command, nearest
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
     ALIKE,
     IMPORTED,
-    MEANINGS,
     A,
     AnalysedCell,
     AnalysedSweep,
@@ -262,8 +262,8 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
             problem = "no two cells differ in it alone"
             remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
         else:
-            shown = f"manyseed query DIR -t runs --by {by} --columns METRIC --agg mean,sd"
-            remedy = f"{remedy}; by itself: {shown}"
+            shown = ("query", "DIR", "-t", "runs", "--by", by, "--columns", "METRIC")
+            remedy = f"{remedy}; by itself: {command(*shown, '--agg', 'mean,sd')}"
         raise UserError(problem, key="--by", value=by, remedy=remedy)
     return pairs
 
@@ -515,7 +515,7 @@ def reply(
             ],
         ),
         left=max(n - limit, 0),
-        meanings=MEANINGS,
+        meanings={name: said for name, (_, said) in records()["compared"].columns.items()},
     )
 
 

@@ -330,42 +330,6 @@ def row_of(one: Compared, *, several: bool = False) -> dict[str, Any]:
     return names | first | numbers
 
 
-MEANINGS = {
-    "dataset": "dataset of both",
-    "with": "levels, besides their dataset, in which both agree and other pairs may not",
-    "a": "what A is and B is not",
-    "b": "what B is and A is not",
-    "cell_a": "cell of A",
-    "cell_b": "cell of B",
-    "verdict": "which is better, by low to high: of this pair by itself",
-    "mean_a": "mean over test sets of A's means over runs",
-    "mean_b": "mean over test sets of B's means over runs",
-    "difference": "mean_a - mean_b",
-    "low": "lower end of the interval of the difference that the verdict rests on",
-    "high": "its upper end",
-    "together": "the same interval, so wide that it holds for all pairs together (Bonferroni)",
-    "together_verdict": "which is better, by together_low to together_high",
-    "sets": "interval of the difference over seeds and new test sets",
-    "seeds": "interval of the difference over seeds, on these test sets",
-    "better": "P(A better than B)",
-    "better_seeds": "interval of better over seeds",
-    "better_sets": "interval of better over seeds and new test sets",
-    "runs_a": "runs of A compared",
-    "runs_b": "runs of B compared",
-    "sets_a": "test sets of these runs of A",
-    "sets_b": "test sets of these runs of B",
-    "saved_runs": "share of the runs that pairing them saves, by its interval",
-    "saved_runs_correlation": "correlation between paired runs",
-    "saved_runs_share": "share of the runs that pairing them saves; negative where it costs",
-    "saved_sets": "share of the test sets that sharing them saves, by its interval",
-    "saved_sets_correlation": "correlation between means on shared test sets",
-    "saved_sets_share": "share of the test sets that sharing them saves; negative where it costs",
-    "no_seeds": "why there is no interval over seeds",
-    "no_sets": "why there is no interval over new test sets",
-}
-"""What the columns of `row_of` mean; those of an interval's ends by its name."""
-
-
 def alike_in(one: Compared) -> list[str]:
     """Return the levels, besides their dataset, in which two cells agree and others may not."""
     where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]

@@ -255,6 +255,10 @@ def test_notes_on_groups_hold_for_each_column(sweep: Sweep) -> None:
     cells = sweep.results["cells"]
     same = cells.filter(pl.col("n_identical_repeats") == pl.col("n_repeats")).height
     assert same
+    said = "Copies of identical runs count in means alone."
+    of_runs = ("query", sweep.directory, "-t", "runs", "--by", "dataset", "-c", "accuracy")
+    for agg, is_said in (("mean", False), ("mean,median", True)):
+        assert (said in inside(*of_runs, "--agg", agg)[1]) == is_said
     over = f"are over {cells.height - same} of the {cells.height} cells: those whose runs differ"
     for more in (("-c", "accuracy_std"), ("-f", "markdown")):
         told = " ".join(inside("query", sweep.directory, "--by", "dataset", *more)[1].split())

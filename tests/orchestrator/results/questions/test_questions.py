@@ -246,7 +246,7 @@ def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Swee
     assert (code, listed["column"].to_list()) == (0, rows.columns)
     assert listed["meaning"].null_count() == 0
     low = listed.filter(column="sets_low")["meaning"].item()
-    assert low == "lower end: interval of the difference over seeds and new test sets"
+    assert low == "Lower end: Interval of the difference over seeds and new test sets."
     assert "mean_a - mean_b" in inside(*asked, "--columns", "?")[1]
     code, text = inside("answers", sweep.directory, "accuracy", "--columns", "?")
     assert (code, "classifier" in text, "meaning" in text) == (0, True, False)

@@ -46,10 +46,10 @@ class ColumnInfo:
         Of a categorical column; else 0.
     looks : Looks
         What a user should check: one value in all rows, or none; a name or number of rows; dates;
-        labels that are numbers, almost all of them; that hardly repeat, or are texts; that differ only in
-        spelling or case; that are one number, kept apart or read as one; numbers with leading
-        zeros; with commas that may separate thousands;
-        that float32 does not tell apart, or cannot hold; whole numbers that repeat as labels do;
+        labels that are numbers, almost all of them; that hardly repeat, or are texts; that differ
+        only in spelling or case; that are one number, kept apart or read as one; numbers with
+        leading zeros; with commas that may separate thousands; that float32 does not tell apart,
+        or cannot hold; whole numbers that repeat as labels do;
         one that repeats, far from all others, as what marks missing values does.
     shown : tuple of str
         The labels that are not numbers, or are alike, or such numbers. Of a number far from all

@@ -36,9 +36,9 @@ class Findings:
 
     `seeds`: parameters that take a seed, each with the stream that it is drawn from. `scores`: the
     kind of a fit's scores: one of `jobs.own.table.SCORES`. `seconds`: duration of a fit of
-    `PROBE_ROWS`. `notes`: what the user might not expect, to follow the classifier's name.
-    `streams`: except for estimators, the varying streams (``init``, ``batch``) that the code draws
-    from.
+    `PROBE_ROWS`, of which a command's `startup` is the same for any number of rows. `notes`: what
+    the user might not expect, to follow the classifier's name. `streams`: except for estimators,
+    the varying streams (``init``, ``batch``) that the code draws from.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +46,7 @@ class Findings:
     seconds: float = 1.0
     notes: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    startup: float = 0.0
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Findings:
@@ -56,6 +57,7 @@ class Findings:
             seconds=float(value["seconds"]),
             notes=tuple(map(str, value["notes"])),
             streams=tuple(map(str, value.get("streams", ()))),
+            startup=float(value.get("startup", 0.0)),
         )
 
 

@@ -910,7 +910,20 @@ def test_a_model_of_ones_own_is_probed(here: Path, monkeypatch: pytest.MonkeyPat
         (
             "class Mine(Tree):\n    def __init__(self, name, soft=True, *, rate=0.5): ...\n"
             "    def fit(self, X, y): ...\n",
-            {"rate": {"low": 0.05, "high": 5.0, "default": 0.5, "log": True}},
+            {"rate": {"low": 0.125, "high": 0.75, "default": 0.5}},
+        ),
+        (
+            "def build(l2_penalty=0.0003): return Tree(random_state=l2_penalty)\n",
+            {"l2_penalty": {"low": 3e-5, "high": 0.003, "default": 0.0003, "log": True}},
+        ),
+        (
+            "def build(eta=0.3): return Tree(random_state=eta)\n",
+            {"eta": {"low": 0.03, "high": 1.0, "default": 0.3, "log": True}},
+        ),
+        (
+            "from torch import nn\nclass Net(nn.Linear):\n"
+            "    def __init__(self, shape, n_classes): super().__init__(shape[0], n_classes)\n",
+            {"lr": {"low": 1e-5, "high": 0.1, "default": 0.001, "log": True}},
         ),
         ("def fit(X, y, X_test, hparams): return hparams['depth']\n", None),
         (

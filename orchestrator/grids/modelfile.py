@@ -254,6 +254,24 @@ def with_hparam(line: str, name: str) -> str:
     return line.replace(" --train", f" --{option} {{hparams.{name}}} --train")
 
 
+def seed_loop(script: Path, data: str = "DATA") -> list[str]:
+    """Return how a script that reads its own data is run for each seed, and its output imported.
+
+    `data`: the file that it is given, if it has an option for one.
+    """
+    own = _script_options(script) if script.suffix == ".py" else {}
+    words = {name: name.replace("-", "_").lower() for name in own}
+    seed = next((name for name, word in words.items() if word in _OF_SEEDS), "seed")
+    out = next((name for name, word in words.items() if word in _OF_OUTPUT), "out")
+    given = [f"--{name} {data}" for name, word in words.items() if word in _OF_DATA]
+    start = PROGRAMS.get(script.suffix, "./") + str(script)
+    line = " ".join([start, *given, f"--{seed} $s --{out} preds/seed-$s.npz"])
+    return [
+        f"mkdir preds; for s in $(seq 20); do {line}; done",
+        command("import", "preds", "--out", f"{script.stem}-sweep"),
+    ]
+
+
 def _script(line: str) -> Path | None:
     return next((Path(word) for word in shlex.split(line) if word.endswith(".py")), None)
 
@@ -274,6 +292,10 @@ _SHARE = 0.05  # from here to 1, a number may be a share or a probability
 _SCALES = r"lr|learning|eta|decay|alpha|lambda|reg|penalty|tol|eps|scale"
 """In names of what is tried in powers, whatever its value."""
 _LEARNING_RATE = {"low": 1e-4, "high": 1.0, "default": 0.01, "log": True}
+_OF_SEEDS = (*SEEDS, "manual_seed", "rng_seed")
+_OF_OUTPUT = ("out", "output", "out_file", "output_file", "save", "preds", "predictions", "outfile")
+_OF_DATA = ("data", "data_file", "data_path", "dataset", "csv", "input", "input_file", "file")
+"""What scripts call their options for the seed, the output and the data, in lower case."""
 _NO_HPARAMS = (
     *("verbose", "verbosity", "n_jobs", "jobs", "n_threads", "num_threads", "nthread", "threads"),
     *("num_workers", "workers", "test_size", "val_size", "valid_size", "test_fraction", "timeout"),

@@ -1211,3 +1211,21 @@ def test_text_is_told_and_the_docs_make_numbers_of_it(here: Path) -> None:
     sweep = train(here / "sweep.toml", here / "words")
     sweep.analyze(progress=False)
     assert sweep.query(by=["classifier"])["accuracy_mean"].min() == 1
+
+
+def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: Path) -> None:
+    (here / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--csv', required=True)\np.add_argument('--random-seed', type=int)\n"
+        "p.add_argument('-o', '--output')\np.parse_args()\n"
+    )
+    loop = "python train.py --csv DATA --random-seed $s --output preds/seed-$s.npz"
+    code, said = inside("init", "train.py")
+    assert code == 2
+    for_all = f"for s in $(seq 20); do {loop}; done"
+    assert for_all in said
+    assert "manyseed import preds --out train-sweep" in said
+    code, said = inside("init", "sklearn:wine", "train.py")
+    assert code == 0
+    assert loop.replace("DATA", "sklearn:wine") in said
+    assert "manyseed import preds --out train-sweep" in said

@@ -27,6 +27,8 @@ PROBE_ROWS = 64  # training rows of a probe, at least; with many classes there a
 _MOST_SECONDS = 600
 FIXED = " is given a value: the runs do not differ by it"
 """How the note on seeds ends that the code itself fixes; their names come before it."""
+ALIKE = "fits with other seeds were equal"
+"""How the note on seeds begins that changed nothing in a probe."""
 LAST_LINES = 12
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import NOTHING, in_a_line
 from manyseed.jobs.own import advice, command, copies, estimator, network, table, training
 from manyseed.jobs.own.calling import FLOOR, CodeFailed, NotTaken, OwnError, asked, load
-from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
+from manyseed.jobs.own.findings import ALIKE, FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import (
@@ -207,7 +207,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     others = (fitted(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
     if draws and all(np.array_equal(first.scores, other) for other in others):
         notes.append(
-            f"fits with other seeds were equal on {len(rows.y)} made-up rows, which may be too "
+            f"{ALIKE} on {len(rows.y)} made-up rows, which may be too "
             f"few to differ on; only if {draws} never matters, {_WITHOUT[own.form]}: then one run "
             "of a repeat is trained"
         )

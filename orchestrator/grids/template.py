@@ -97,8 +97,8 @@ def sweep_file(
     """
     if Path(data).suffix in PROGRAMS and Path(data).is_file():
         lines = [READS_ITS_OWN, *seed_loop(Path(data), model or "DATA")]
-        first = f"data come first: {command('init', model or 'DATA', data)}"
-        remedy = "\n    ".join([first, *lines])
+        before = f"data come first: {command('init', model or 'DATA', data)}"
+        remedy = "\n    ".join([before, *lines])
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model, data)
     described = first_data(entry_point(data, "DATA"), target)
@@ -210,6 +210,8 @@ def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
         seeds = "seeds change nothing" if first.steady else "the runs do not differ by it"
         names = ", ".join(first.fixed)
         yield f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}"
+    if first.alike:
+        yield f"{model}: {first.alike}"
 
 
 def _set_aside(data: FirstData) -> set[str]:

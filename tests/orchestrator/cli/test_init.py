@@ -1229,3 +1229,13 @@ def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: 
     assert code == 0
     assert loop.replace("DATA", "sklearn:wine") in said
     assert "manyseed import preds --out train-sweep" in said
+
+
+def test_a_script_that_ignores_its_seed_is_told_at_once(here: Path) -> None:
+    (here / "own.py").write_text(
+        "import numpy as np\n"
+        "def fit(X, y, X_test, n_classes, batch):\n    return X_test[:, :n_classes] * 2.0\n"
+    )
+    code, said = inside("init", "sklearn:wine", "own.py")
+    assert code == 0, said
+    assert "own.py: fits with other seeds were equal on" in " ".join(said.split())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from typing import Any
 
-from manyseed.jobs.own.calling import CodeFailed
+from manyseed.jobs.own import network
+from manyseed.jobs.own.calling import CodeFailed, load
 from manyseed.jobs.own.findings import ProbeRequest
 from manyseed.jobs.own.table import Own
 
@@ -17,6 +20,16 @@ _OF_SIZES = r"shape|size|mismatch|dimension|channel|elements|to unpack"
 """What layers say that are made for other rows."""
 _OF_CLASSES = "not return numbers|could not convert|Object arrays|given the labels"
 """What is said of code that returns classes in another form than it got them."""
+_OF_OUTPUTS = r"^the module of \S+ returned shape \(\d+, (\d+)\)"
+_CLASSES = (
+    *("num_classes", "n_classes", "n_class", "classes", "num_labels", "n_labels"),
+    *("n_out", "num_out", "out_features", "out_dim", "output_dim", "output_size"),
+)
+_FIRST = (
+    *("in_channels", "n_channels", "num_channels", "channels", "in_chans", "in_ch"),
+    *("in_features", "in_dim", "n_features", "num_features", "input_dim", "input_size", "n_inputs"),
+)
+"""What modules call the number of classes, and the first of the shape of their rows."""
 _NAMED = 20  # columns and classes that a message names
 
 
@@ -28,6 +41,8 @@ def of_failure(own: Own, request: ProbeRequest, error: BaseException) -> str:
     said = str(error)
     if isinstance(error, CodeFailed) and re.search(_OF_CLASSES, said):
         return f"\n  classes arrive as {_classes(request)} and must be returned so"
+    if own.form == "module" and (found := re.search(_OF_OUTPUTS, said)):
+        return of_arguments(own, load(own.entry), int(found[1]))
     if any(re.search(words, said) for words in _OF_FRAMES):
         return _by_number(own, request)
     if own.form == "command" and own.command["rows"] != "npz" and _names_a_column(request, said):
@@ -45,6 +60,34 @@ def of_failure(own: Own, request: ProbeRequest, error: BaseException) -> str:
         f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
         "for code that selects columns by position add to its table: probe = false"
     )
+
+
+def of_arguments(own: Own, factory: Any, width: int = 0) -> str:
+    """Return how a module is made for any data, by a function beside it; on a new line.
+
+    `width`: how many scores it returned, if it did.
+    """
+    try:
+        known = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # of some classes in C
+        return ""
+    given: dict[str, str] = {}
+    for name, one in known.items():
+        if name in _CLASSES or (width and one.default == width):
+            given[name] = "n_classes"
+        elif name in _FIRST:
+            given[name] = "shape[0]"
+        elif name in network.OFFERED:
+            given[name] = name
+        elif one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+            given[name] = "…"
+    if "n_classes" not in given.values():
+        return ""
+    takes = [name for name in network.OFFERED if any(name in value for value in given.values())]
+    call = ", ".join(f"{name}={value}" for name, value in given.items())
+    module, _, called = own.entry.rpartition(":")
+    made = f"def build({', '.join(takes)}): return {called}({call})"
+    return f'\n  write a function beside it: {made}; and module = "{module}:build"'
 
 
 def _by_number(own: Own, request: ProbeRequest) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,21 +60,67 @@ def load(entry: str) -> Any:
     return named
 
 
-def asked(function: Any, offered: Sequence[str]) -> list[str]:
-    """Return the offered arguments that a user's function takes, by name."""
+class NotTaken(OwnError):
+    """A function is to get an argument that it does not take; `name` is the argument's."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def asked(function: Any, offered: Sequence[str], given: Collection[str] = ()) -> list[str]:
+    """Return which arguments a user's function takes by name: offered ones, then the user's.
+
+    `given`: names of the user's own, which it takes one by one, all by ``**``, or as the mapping
+    hparams.
+    """
     if not callable(function):
         raise OwnError(f"it is {type(function).__name__}, not a function")
-    names = []
+    names, own, others, is_open = list[str](), list[str](), list[str](), False
     for name, parameter in inspect.signature(function).parameters.items():
         is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        is_open |= parameter.kind is parameter.VAR_KEYWORD
         if is_named and name in offered:
             names.append(name)
+        elif is_named and name in given:
+            own.append(name)
         elif is_named and parameter.default is parameter.empty:
             hint = did_you_mean(name, offered) or f"; there are {', '.join(offered)}"
             raise OwnError(f"it asks for {name}{hint}")
+        elif is_named:
+            others.append(name)
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise OwnError(f"{name} cannot be given by its name")
-    return names
+    if "hparams" in names:
+        return [*names, *own]
+    left = [name for name in given if name not in own]
+    if is_open:
+        own += [name for name in left if name not in names]
+        left = [name for name in left if name in names]
+    if left and left[0] in offered:
+        raise NotTaken(left[0], f"{left[0]} comes from the data and the run")
+    if left:
+        known = [*own, *others]
+        has = f"it takes {', '.join(known)}; " if known else ""
+        hint = did_you_mean(left[0], known) or f"; {has}an argument named hparams takes all"
+        what = getattr(function, "__qualname__", "it")
+        raise NotTaken(left[0], f"{what} has no parameter {left[0]}{hint}")
+    return [*names, *own]
+
+
+def arguments(
+    function: Any, offer: Mapping[str, Callable[[], Any]], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments for a user's function, of those offered and the user's own.
+
+    What it does not take was refused when it was planned.
+    """
+    try:
+        names = asked(function, [*offer], given)
+    except NotTaken:
+        taken = inspect.signature(function).parameters
+        return arguments(function, offer, {k: v for k, v in given.items() if k in taken})
+    return {name: offer[name]() if name in offer else given[name] for name in names}
 
 
 def called(entry: str, params: Mapping[str, Any]) -> Any:

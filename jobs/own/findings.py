@@ -27,6 +27,8 @@ PROBE_ROWS = 64  # training rows of a probe, at least; with many classes there a
 _MOST_SECONDS = 600
 FIXED = " is given a value: the runs do not differ by it"
 """How the note on seeds ends that the code itself fixes; their names come before it."""
+ALIKE = "fits with other seeds were equal"
+"""How the note on seeds begins that changed nothing in a probe."""
 LAST_LINES = 12
 
 
@@ -36,9 +38,9 @@ class Findings:
 
     `seeds`: parameters that take a seed, each with the stream that it is drawn from. `scores`: the
     kind of a fit's scores: one of `jobs.own.table.SCORES`. `seconds`: duration of a fit of
-    `PROBE_ROWS`. `notes`: what the user might not expect, to follow the classifier's name.
-    `streams`: except for estimators, the varying streams (``init``, ``batch``) that the code draws
-    from.
+    `PROBE_ROWS`, of which a command's `startup` is the same for any number of rows. `notes`: what
+    the user might not expect, to follow the classifier's name. `streams`: except for estimators,
+    the varying streams (``init``, ``batch``) that the code draws from.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class Findings:
     seconds: float = 1.0
     notes: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    startup: float = 0.0
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Findings:
@@ -56,6 +59,7 @@ class Findings:
             seconds=float(value["seconds"]),
             notes=tuple(map(str, value["notes"])),
             streams=tuple(map(str, value.get("streams", ()))),
+            startup=float(value.get("startup", 0.0)),
         )
 
 

@@ -1,13 +1,14 @@
 """A user's own PyTorch module, trained by the loop of all networks: ``module = "module:name"``.
 
-The entry point is a factory, called with those of `OFFERED` that are among its parameters. Users'
-layers draw from torch's global generator, for initial weights and for dropout masks: it is seeded
-from the run's streams for the duration of the run.
+The entry point is a class or factory, called with those of `offered` that are among its parameters,
+and with the user's params and hparams. Users' layers draw from torch's global generator, for
+initial weights and for dropout masks: it is seeded from the run's streams for the duration of the
+run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.classifiers.images import ranges
 from manyseed.jobs.hparams.kinds import Hparam
-from manyseed.jobs.own.calling import OwnError, asked, built, load
+from manyseed.jobs.own.calling import OwnError, arguments, built, load
 from manyseed.jobs.run import TrainingSet, raw
 from manyseed.jobs.training.encode import Encoder, dense_encoder, pixel_encoder
 from manyseed.jobs.training.handling import FitInput, Fitted, torch_device
@@ -26,9 +27,22 @@ if TYPE_CHECKING:
     import torch
 
 OFFERED = ("shape", "n_classes", "hparams", "cardinality")
+IN_CHANNELS, IN_FEATURES, NUM_CLASSES = "in_channels", "in_features", "num_classes"
+"""What modules usually call the first of the shape, of images or of columns, and n_classes."""
 
 TRAINED_BY: tuple[Hparam, ...] = ranges(lr=1e-3, weight_decay=1e-8, batch=32)
 """Hparams of the loop; a table's ``space`` may declare others of these names."""
+
+
+def offered(encode: str, given: Collection[str]) -> tuple[str, ...]:
+    """Return the arguments that a factory may take, except those of usual names that are given."""
+    usual = (IN_CHANNELS if encode == "pixels" else IN_FEATURES, NUM_CLASSES)
+    return (*OFFERED, *(name for name in usual if name not in given))
+
+
+def of_factory(names: Iterable[str]) -> list[str]:
+    """Return which of the params and hparams are the factory's, not the loop's."""
+    return [name for name in names if name not in {each.name for each in TRAINED_BY}]
 
 
 class _Raw(Encoder):
@@ -93,16 +107,23 @@ def _made(
     entry, is_image = settings["name"], settings["encode"] == "pixels"
     factory = load(entry)
     constant = {name: built(value) for name, value in settings.get("params", {}).items()}
-    offer = {
-        "shape": (shape[2], *shape[:2]) if is_image else shape,
+    every = constant | dict(hparams)
+    own = {name: every[name] for name in of_factory(every)}
+    first = (shape[2], *shape[:2]) if is_image else shape
+    values = {
+        "shape": first,
+        IN_CHANNELS: first[0],
+        IN_FEATURES: first[0],
+        "hparams": every,
         "n_classes": n_classes,
-        "hparams": constant | dict(hparams),
+        NUM_CLASSES: n_classes,
         "cardinality": cardinality,
     }
-    arguments = {name: offer[name] for name in asked(factory, OFFERED)}
+    offer = {name: partial(values.get, name) for name in offered(settings["encode"], own)}
+    named = arguments(factory, offer, own)
     masks = torch.default_generator.get_state()
     torch.default_generator.manual_seed(_word(init))
-    model = factory(**arguments)
+    model = factory(**named)
     torch.default_generator.set_state(masks)
     if not isinstance(model, torch.nn.Module):
         what = model.__name__ if isinstance(model, type) else type(model).__name__

@@ -11,7 +11,7 @@ import json
 import random
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import count
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
 from manyseed.jobs.own import advice, command, copies, estimator, network, table, training
-from manyseed.jobs.own.calling import FLOOR, CodeFailed, OwnError, asked, load
-from manyseed.jobs.own.findings import FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
+from manyseed.jobs.own.calling import FLOOR, CodeFailed, NotTaken, OwnError, asked, load
+from manyseed.jobs.own.findings import ALIKE, FIXED, LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import (
@@ -43,6 +43,8 @@ _LABELLED, _LABELLED_NUMBERS = 512, 2**20  # test rows if only their labels are 
 _EPOCHS = 2
 _LONG_SECONDS = 60.0  # after a fit that takes longer there is no other
 _SHORT_SECONDS = 0.5  # of a fit, to try several times
+_MORE = 16  # times as many rows in the fit that tells a command's start-up
+_LEAST_GROWING = 0.01  # of a fit's seconds, as far as two fits tell
 _TRIES = 4
 _TRYING_SECONDS = 3.0  # for fits with other seeds, once one failed
 
@@ -197,14 +199,25 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             )
         if seconds > _SHORT_SECONDS or not is_doubtful:
             break
+    startup = 0.0
+    if own.form == "command" and seconds < _LONG_SECONDS / _MORE:
+        more = _rows(request, has_labels=has_labels, times=_MORE)
+        with suppress(_Wrong):  # such as by its timeout
+            startup = _startup(seconds, len(rows.y), predict(1, more)[2], len(more.y))
     others = (fitted(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
     if draws and all(np.array_equal(first.scores, other) for other in others):
         notes.append(
-            f"fits with other seeds were equal on {len(rows.y)} made-up rows, which may be too "
+            f"{ALIKE} on {len(rows.y)} made-up rows, which may be too "
             f"few to differ on; only if {draws} never matters, {_WITHOUT[own.form]}: then one run "
             "of a repeat is trained"
         )
-    return replace(findings, seconds=scale * seconds, notes=tuple(notes))
+    return replace(findings, seconds=scale * seconds, notes=tuple(notes), startup=startup)
+
+
+def _startup(seconds: float, rows: int, longer: float, more: int) -> float:
+    """Return the part of a fit's seconds that does not grow with its rows, from two fits."""
+    growing = rows * (longer - seconds) / (more - rows)
+    return seconds - min(max(growing, _LEAST_GROWING * seconds), seconds)
 
 
 def _any(predict: Callable[[int], object], seeds: Iterable[int]) -> bool:
@@ -256,15 +269,17 @@ def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
     return [f"{doubt}, though they are said to be {own.scores}"]
 
 
-def _of_function(own: Own, _: Mapping[str, Any]) -> Findings:
-    streams = training.draws_from(_asked(own, training.OFFERED))
+def _of_function(own: Own, hparams: Mapping[str, Any]) -> Findings:
+    given = {**own.params, **hparams}
+    streams = training.draws_from(_asked(own, training.OFFERED, given))
     note = f"draws from {', '.join(streams) or 'no stream that varies'}"
     scores = own.scores or table.SCORES[own.form][0]
     return Findings(scores=scores, notes=(note,), streams=tuple(streams))
 
 
-def _of_module(own: Own, _: Mapping[str, Any]) -> Findings:
-    _asked(own, network.OFFERED)
+def _of_module(own: Own, hparams: Mapping[str, Any]) -> Findings:
+    given = network.of_factory({**own.params, **hparams})
+    _asked(own, network.offered(own.encode, given), given)
     return Findings(scores=table.SCORES[own.form][0], streams=("batch", "init"))
 
 
@@ -276,11 +291,16 @@ def _of_command(own: Own, _: Mapping[str, Any]) -> Findings:
     return Findings(scores=scores, notes=(f"seeds: {seeds}",), streams=streams)
 
 
-def _asked(own: Own, offered: Sequence[str]) -> list[str]:
+def _asked(own: Own, offered: Sequence[str], given: Collection[str]) -> list[str]:
+    factory = load(own.entry)
     try:
-        return asked(load(own.entry), offered)
+        return asked(factory, offered, given)
+    except NotTaken as error:
+        key = "space" if error.name in (own.options.get("space") or ()) else "params"
+        raise _Wrong(str(error), f"{key}.{error.name}") from error
     except OwnError as error:
-        raise _Wrong(str(error)) from error
+        remedy = advice.of_arguments(own, factory) if own.form == "module" else ""
+        raise _Wrong(f"{error}{remedy}") from error
 
 
 def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
@@ -353,7 +373,7 @@ def _scramble(number: int) -> None:
         sys.modules["torch"].manual_seed(number)
 
 
-def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
+def _rows(request: ProbeRequest, *, has_labels: bool = False, times: int = 1) -> TrainingSet:
     """Return made-up rows on which fits that are not the same are likely to differ.
 
     Each class has its own mean, a third of the training rows has another row's label, and test rows
@@ -362,7 +382,7 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False) -> TrainingSet:
     """
     k, image = len(request.class_names), request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical
-    n, n_test, width = max(PROBE_ROWS, 8 * k), _TEST_ROWS, n_continuous + n_categorical
+    n, n_test, width = max(PROBE_ROWS, 8 * k) * times, _TEST_ROWS, n_continuous + n_categorical
     if has_labels:
         n_test = max(n_test, min(_LABELLED, _LABELLED_NUMBERS // max(1, width)))
     generator = np.random.default_rng(0)

@@ -136,9 +136,10 @@ def fit(given: FitInput) -> Fitted:
 
 
 def _seconds(findings: Findings) -> Callable[[DatasetInfo, ClassifierInfo, float], float]:
-    """Return a function for a fit's expected time: the probe's, scaled by the training rows."""
+    """Return a function for a fit's time: the probe's, scaled by the rows but for the start-up."""
+    startup = findings.startup
 
     def core_seconds(_: DatasetInfo, __: ClassifierInfo, rows: float) -> float:
-        return findings.seconds * max(1.0, rows / PROBE_ROWS)
+        return startup + (findings.seconds - startup) * max(1.0, rows / PROBE_ROWS)
 
     return core_seconds

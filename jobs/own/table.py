@@ -75,6 +75,11 @@ def require_placeholders(option: str, words: Iterable[str], hparams: Iterable[st
             reason = f"{{{name}}} is missing"
             if name in named:
                 reason += ": the hparam would have no effect"
+            elif name != "out":
+                reason += (
+                    "; a script that reads its own data is run for each seed instead, with its "
+                    "outputs in a folder: manyseed import FOLDER --out DIR"
+                )
             raise Refused(option, " ".join(words), reason)
 
 

@@ -1,6 +1,7 @@
 """A training function: ``train = "module:name"`` is called once per run and returns scores.
 
-It is called with those of `OFFERED` that are among its parameters, by name.
+It is called with those of `OFFERED` that are among its parameters, and with the user's params and
+hparams, all by name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.own import calling
-from manyseed.jobs.own.calling import asked, built, encoded, load
+from manyseed.jobs.own.calling import arguments, built, encoded, load
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import FitInput, Fitted
 
@@ -36,6 +37,7 @@ def fit(given: FitInput) -> Fitted:
     function = load(settings["name"])
     X, X_test = encoded(settings["encode"], data)
     started = perf_counter()
+    own = {k: built(v) for k, v in settings.get("params", {}).items()} | dict(hparams)
     offer: dict[str, Callable[[], Any]] = {
         "X": lambda: X,
         "y": lambda: data.y.astype(np.int64),
@@ -43,18 +45,16 @@ def fit(given: FitInput) -> Fitted:
         "n_classes": lambda: data.n_classes,
         "cardinality": lambda: data.cardinality,
         "image": lambda: data.image,
-        "hparams": lambda: (
-            {k: built(v) for k, v in settings.get("params", {}).items()} | dict(hparams)
-        ),
+        "hparams": lambda: own,
         "device": lambda: "cuda" if handling.device == "gpu" else "cpu",
         "checkpoint": lambda: None if handling.checkpoint is None else folder(handling.checkpoint),
     }
     offer |= {name: partial(getattr, generators, name) for name in STREAMS}
-    arguments = {name: offer[name]() for name in asked(function, OFFERED)}
+    named = arguments(function, offer, own)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     with threadpool_limits(limits=1):  # the last bits depend on threads
-        value = function(**arguments)
+        value = function(**named)
     seconds = perf_counter() - started
     kept = in_form(value, settings["scores"], settings["name"], len(X_test), data.n_classes)
     return Fitted(kept[np.newaxis], seconds)

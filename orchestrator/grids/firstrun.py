@@ -16,7 +16,7 @@ import numpy as np
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.own.findings import FIXED
+from manyseed.jobs.own.findings import ALIKE, FIXED
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.orchestrator.errors import refused
 from manyseed.orchestrator.grids.own import OwnCode
@@ -45,7 +45,7 @@ class FirstRun:
     random number. `epochs` of each network are as many as there is time for, at most the default.
     `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed. `problem`
     is why none could be. `fixed` are the seeds to which code of one's own gives a value, `needs`
-    the keys without which it is refused.
+    the keys without which it is refused. `alike` is the note that its seeds changed nothing.
     """
 
     models: Sequence[str]
@@ -59,6 +59,7 @@ class FirstRun:
     problem: str = ""
     fixed: Sequence[str] = ()
     needs: Mapping[str, Any] = field(default_factory=dict)
+    alike: str = ""
 
     @property
     def told(self) -> str:
@@ -77,7 +78,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
     suitable = () if model else _ON_IMAGES if info.image else _TABULAR
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
     models = models if model is None else ["mine" if is_own else model]
-    fixed: list[str] = []
+    fixed, unmoved = list[str](), ""
     needs: Mapping[str, Any] = {}
     resolved: dict[str, classifiers.ClassifierInfo] = {}
     absent = [each for each in suitable if each not in models]
@@ -85,6 +86,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         if is_own:  # probed, as it will be when it is planned
             resolved["mine"], notes, needs = _probed(table, info)
             fixed = _fixed(notes)
+            unmoved = next((n[n.index(ALIKE) :] for n in notes if ALIKE in n), "")
         else:
             resolved = {name: classifiers.resolve(name, {}, info) for name in models}
     except classifiers.Unsuitable as error:
@@ -117,7 +119,10 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         whole = around + others + sum(seconds(*each) for each in epochs.items())
         alike = [] if rows else steady  # each run draws its own rows
         return FirstRun(
-            *(models, absent, alike, repeats, runs, epochs, rows, whole), fixed=fixed, needs=needs
+            *(models, absent, alike, repeats, runs, epochs, rows, whole),
+            fixed=fixed,
+            needs=needs,
+            alike=unmoved,
         )
 
     def fits(found: FirstRun) -> bool:

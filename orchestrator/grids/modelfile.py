@@ -16,6 +16,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import paths_near
 from manyseed.jobs.classifiers.record import Form
 from manyseed.jobs.own.estimator import SEEDS, SET_LATER
+from manyseed.jobs.own.network import TRAINED_BY
 from manyseed.orchestrator.errors import (
     UserError,
     command,
@@ -187,7 +188,8 @@ def space(table: Mapping[str, object]) -> dict[str, object]:
     module, _, name = str(entry).partition(":")
     file = Path(f"{module.replace('.', '/')}.py")
     if form == "module":
-        return {"lr": _LEARNING_RATE}
+        lr = next(each.default for each in TRAINED_BY if each.name == "lr")
+        return {"lr": _scaled(float(lr), 100)}
     if form == "command":
         script = _script(str(entry))
         own = {} if script is None else _script_options(script)
@@ -212,9 +214,22 @@ def _range(parameters: Iterable[tuple[str, int | float | None]]) -> dict[str, ob
             continue
         if isinstance(value, int):
             return {parameter: {"low": max(1, value // 4), "high": 4 * value, "default": value}}
-        limits = {"low": value / 10, "high": 10 * value, "default": value}
-        return {parameter: {**limits, "log": True}}
+        if value < _SHARE or value >= 1 or re.search(_SCALES, parameter.lower()):
+            return {parameter: _scaled(value, 10)}
+        low, high = _short(value / 4), _short(min(4 * value, (1 + value) / 2))  # as of dropout
+        return {parameter: {"low": low, "high": high, "default": value}}
     return {}
+
+
+def _scaled(value: float, factor: int) -> dict[str, object]:
+    """Return a range around a value that is tried in powers; one below 1 stays there."""
+    high = _short(factor * value)
+    high = min(high, 1.0) if value < 1 else high
+    return {"low": _short(value / factor), "high": high, "default": value, "log": True}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def _script_options(script: Path) -> dict[str, int | float | None]:
@@ -239,6 +254,24 @@ def with_hparam(line: str, name: str) -> str:
     return line.replace(" --train", f" --{option} {{hparams.{name}}} --train")
 
 
+def seed_loop(script: Path, data: str = "DATA") -> list[str]:
+    """Return how a script that reads its own data is run for each seed, and its output imported.
+
+    `data`: the file that it is given, if it has an option for one.
+    """
+    own = _script_options(script) if script.suffix == ".py" else {}
+    words = {name: name.replace("-", "_").lower() for name in own}
+    seed = next((name for name, word in words.items() if word in _OF_SEEDS), "seed")
+    out = next((name for name, word in words.items() if word in _OF_OUTPUT), "out")
+    given = [f"--{name} {data}" for name, word in words.items() if word in _OF_DATA]
+    start = PROGRAMS.get(script.suffix, "./") + str(script)
+    line = " ".join([start, *given, f"--{seed} $s --{out} preds/seed-$s.npz"])
+    return [
+        f"mkdir preds; for s in $(seq 20); do {line}; done",
+        command("import", "preds", "--out", f"{script.stem}-sweep"),
+    ]
+
+
 def _script(line: str) -> Path | None:
     return next((Path(word) for word in shlex.split(line) if word.endswith(".py")), None)
 
@@ -255,7 +288,14 @@ def _defaults(function: ast.stmt) -> Iterator[tuple[str, int | float]]:
                 yield parameter.arg, value
 
 
+_SHARE = 0.05  # from here to 1, a number may be a share or a probability
+_SCALES = r"lr|learning|eta|decay|alpha|lambda|reg|penalty|tol|eps|scale"
+"""In names of what is tried in powers, whatever its value."""
 _LEARNING_RATE = {"low": 1e-4, "high": 1.0, "default": 0.01, "log": True}
+_OF_SEEDS = (*SEEDS, "manual_seed", "rng_seed")
+_OF_OUTPUT = ("out", "output", "out_file", "output_file", "save", "preds", "predictions", "outfile")
+_OF_DATA = ("data", "data_file", "data_path", "dataset", "csv", "input", "input_file", "file")
+"""What scripts call their options for the seed, the output and the data, in lower case."""
 _NO_HPARAMS = (
     *("verbose", "verbosity", "n_jobs", "jobs", "n_threads", "num_threads", "nthread", "threads"),
     *("num_workers", "workers", "test_size", "val_size", "valid_size", "test_fraction", "timeout"),

@@ -41,6 +41,7 @@ from manyseed.orchestrator.grids.modelfile import (
     PROGRAMS,
     entry_point,
     model_table,
+    seed_loop,
     space,
     with_hparam,
 )
@@ -55,6 +56,11 @@ _NEEDED = {
     "encode": "imputes missing values, which the code does not take; standardises, one-hot encodes",
 }
 """What keys of one's own code are for, where a probe asked for them."""
+
+
+READS_ITS_OWN = (
+    "A script that reads its own data needs no change: run it for each seed, and import:"
+)
 
 
 def to_train(file: Path, *, submits: bool) -> Iterator[tuple[str, tuple[object, ...], str]]:
@@ -90,7 +96,9 @@ def sweep_file(
     file will be called. `submits`: as in `to_train`.
     """
     if Path(data).suffix in PROGRAMS and Path(data).is_file():
-        remedy = f"data come first: {command('init', model or 'DATA', data)}"
+        lines = [READS_ITS_OWN, *seed_loop(Path(data), model or "DATA")]
+        before = f"data come first: {command('init', model or 'DATA', data)}"
+        remedy = "\n    ".join([before, *lines])
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model, data)
     described = first_data(entry_point(data, "DATA"), target)
@@ -114,6 +122,9 @@ def sweep_file(
             f"A command gets rows from {{train}} and {{test}} and writes scores to {{out}}: "
             f"{command('docs', 'own')}#a-command"
         )
+        script = Path(model or "")
+        if script.suffix == ".py" and script.is_file():
+            told += [READS_ITS_OWN, *(f"  {line}" for line in seed_loop(script, data))]
     called = _free(plain(name or described.name) or "sweep")
     yielded = _lines(described, first, table, called, file, submits=submits)
     lines = [_printable(line) if line.startswith("#") else line for line in yielded]
@@ -199,6 +210,8 @@ def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
         seeds = "seeds change nothing" if first.steady else "the runs do not differ by it"
         names = ", ".join(first.fixed)
         yield f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}"
+    if first.alike:
+        yield f"{model}: {first.alike}"
 
 
 def _set_aside(data: FirstData) -> set[str]:

@@ -851,16 +851,22 @@ space = { lr = { low = 1e-3, high = 1.0, default = 0.1, log = true } }
 
 MISTAKEN = {
     "def fit(X, y, X_test, lerning_rate): ...": "it asks for lerning_rate; there are X, y",
+    "def fit(X_test): ...": "; an argument named hparams takes all",
+    "def fit(X_test, epochs=1, lr=0.1, units=3): ...": (
+        "no parameter hidden; it takes epochs, lr, units; an argument named hparams takes all"
+    ),
     "fit = 3": "it is int, not a function",
-    "def fit(X_test): return X_test": "fit returned shape (33, 13); (33, 3) is needed",
-    "def fit(X_test): return None": "fit returned",
-    "import numpy as np\ndef fit(X_test): return np.random.rand(len(X_test), 3)": (
+    "def fit(X_test, hparams): return X_test": "fit returned shape (33, 13); (33, 3) is needed",
+    "def fit(X_test, hparams): return None": "fit returned",
+    "import numpy as np\ndef fit(X_test, hparams): return np.random.rand(len(X_test), 3)": (
         "two fits with the same seeds differ: it draws random numbers that do not come from its "
         "streams (none)"
     ),
-    "def fit(X_test): open('/nowhere/at/all')": "FileNotFoundError: [Errno 2]",
+    "def fit(X_test, hparams): open('/nowhere/at/all')": "FileNotFoundError: [Errno 2]",
     "import nowhere_at_all": "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at",
-    "def fit(X_test): return [[float('nan')] * 3] * len(X_test)": "99 of 99 scores are not finite",
+    "def fit(X_test, hparams): return [[float('nan')] * 3] * len(X_test)": (
+        "99 of 99 scores are not finite"
+    ),
 }
 
 
@@ -871,10 +877,82 @@ def test_mistakes_in_a_training_function_are_one_message(tmp_path: Path, text: s
     code, printed = inside("plan", file, "--out", tmp_path / "sweep")
     assert code == 2, printed
     assert MISTAKEN[text] in " ".join(printed.split())
-    assert "classifier.net.train" in printed
+    assert "classifier.net." in printed
     assert "Traceback" not in printed
     assert "OwnError" not in printed
     assert not (tmp_path / "sweep").exists()
+
+
+NETS = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, in_features, num_classes, width=4, p=0.1):
+        super().__init__()
+        self.all = nn.Sequential(nn.Linear(in_features, width), nn.Linear(width, num_classes))
+    def forward(self, x):
+        return self.all(x)
+
+class Other(Net):
+    def __init__(self, n_inputs, outputs=10, width=4):
+        super().__init__(n_inputs, outputs, width)
+
+class Fixed(Net):
+    def __init__(self, outputs=10, width=4):
+        super().__init__(13, outputs, width)
+"""
+OF_NETS = """
+name = "nets"
+seed = 1
+repeats = 1
+runs = 2
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["net"]
+[classifier.net]
+module = "mynets:{name}"
+epochs = 1
+{more}
+"""
+
+
+def planned_net(tmp_path: Path, name: str, more: str = "") -> tuple[int, str]:
+    (tmp_path / "mynets.py").write_text(NETS)
+    file = write(tmp_path / "nets.toml", OF_NETS.format(name=name, more=more))
+    code, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    assert (code == 0) == (tmp_path / "sweep").exists()
+    return code, " ".join(printed.split())
+
+
+@pytest.mark.parametrize("more", ["params = { wide = 3 }", "space = { wide = { low = 1, high = 3"])
+def test_what_a_module_does_not_take_is_refused(tmp_path: Path, more: str) -> None:
+    given = more if more.startswith("params") else f"{more}, default = 2 }} }}"
+    code, printed = planned_net(tmp_path, "Net", given)
+    assert code == 2
+    assert "Net has no parameter wide; did you mean width?" in printed
+    assert f"classifier.net.{more.split()[0]}.wide" in printed
+
+
+def test_a_usual_module_is_given_its_numbers_of_inputs_and_classes(tmp_path: Path) -> None:
+    code, printed = planned_net(tmp_path, "Net", "params = { width = 8, p = 0.5 }")
+    assert code == 0, printed
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "call"),
+    [
+        ("Other", "it asks for n_inputs", ""),
+        ("Fixed", "returned shape (32, 10); (32, 3) is needed", "Fixed(outputs=n_classes)"),
+    ],
+)
+def test_a_module_for_other_data_is_told_the_function_that_makes_it(
+    tmp_path: Path, name: str, said: str, call: str
+) -> None:
+    code, printed = planned_net(tmp_path, name)
+    assert code == 2
+    assert said in printed
+    build = f"def build(n_classes): return {call}"
+    assert (build in printed and 'module = "mynets:build"' in printed) == bool(call)
 
 
 def test_a_sweep_that_was_moved_goes_on_with_the_copy_of_the_code(

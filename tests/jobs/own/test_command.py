@@ -11,8 +11,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ import pytest
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.own import command, guard, record, table
+from manyseed.jobs.own import command, guard, probe, record, table
 from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.own.copies import find_files
 from manyseed.jobs.own.findings import Findings
@@ -430,3 +431,17 @@ def test_a_process_with_many_open_files_can_wait_for_a_command() -> None:
     finally:
         os.close(ours)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_start_up_of_a_command_does_not_grow_with_its_rows() -> None:
+    seconds, rows, more = 1.6, 64, 1024
+    startup = probe._startup(seconds, rows, 1.9, more)
+    assert startup == pytest.approx(1.58)
+    assert probe._startup(seconds, rows, 1.5, more) == pytest.approx(0.99 * seconds), "by noise"
+    assert probe._startup(seconds, rows, 100.0, more) == 0
+    canonical = Findings.from_json(asdict(Findings(seconds=seconds, startup=startup)))
+    expected = record._seconds(canonical)
+    data = cast(Any, None)
+    assert [expected(data, data, n) for n in (32, 1024)] == pytest.approx([1.6, 1.9])
+    earlier = {"seeds": {}, "scores": "", "seconds": 2.0, "notes": ()}
+    assert record._seconds(Findings.from_json(earlier))(data, data, 640) == 20

@@ -61,6 +61,21 @@ class Viewing(nn.Module):
         return self.out(x.view(len(x), -1))
 
 
+class Usual(nn.Module):
+    """As everybody writes them."""
+
+    def __init__(self, in_channels: int = 1, num_classes: int = 10, width: int = 4) -> None:
+        super().__init__()
+        given.update(locals())
+        self.all = nn.Sequential(
+            nn.Conv2d(in_channels, width, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
+        self.out = nn.Linear(width, num_classes)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.out(self.all(x))
+
+
 def no_module(shape: Any) -> Any:
     return nn.Linear
 
@@ -129,6 +144,19 @@ def test_a_module_is_trained_as_by_hand() -> None:
     assert loop.n_batches(len(y), 32, 2) == -(-len(y) // 32)
     found = fit(settings("flat"), data, 5)
     np.testing.assert_allclose(found.scores[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_gets_params_and_hparams_by_name() -> None:
+    data, _ = image()
+    assert data.image is not None
+    usual = settings("Usual", image=True)
+    two, six = (fit(usual, data, width=width) for width in (2, 6))
+    assert not np.array_equal(two.scores, six.scores)
+    assert (given["in_channels"], given["num_classes"]) == (data.image[2], data.n_classes)
+    assert given["width"] == 6
+    data, _ = multiclass()
+    fit(settings("flat"), data, mine=5)
+    assert (given["mine"], given["hparams"]["mine"]) == (5, 5)
 
 
 def test_images_come_with_their_channels_first() -> None:

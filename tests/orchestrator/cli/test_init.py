@@ -910,7 +910,20 @@ def test_a_model_of_ones_own_is_probed(here: Path, monkeypatch: pytest.MonkeyPat
         (
             "class Mine(Tree):\n    def __init__(self, name, soft=True, *, rate=0.5): ...\n"
             "    def fit(self, X, y): ...\n",
-            {"rate": {"low": 0.05, "high": 5.0, "default": 0.5, "log": True}},
+            {"rate": {"low": 0.125, "high": 0.75, "default": 0.5}},
+        ),
+        (
+            "def build(l2_penalty=0.0003): return Tree(random_state=l2_penalty)\n",
+            {"l2_penalty": {"low": 3e-5, "high": 0.003, "default": 0.0003, "log": True}},
+        ),
+        (
+            "def build(eta=0.3): return Tree(random_state=eta)\n",
+            {"eta": {"low": 0.03, "high": 1.0, "default": 0.3, "log": True}},
+        ),
+        (
+            "from torch import nn\nclass Net(nn.Linear):\n"
+            "    def __init__(self, shape, n_classes): super().__init__(shape[0], n_classes)\n",
+            {"lr": {"low": 1e-5, "high": 0.1, "default": 0.001, "log": True}},
         ),
         ("def fit(X, y, X_test, hparams): return hparams['depth']\n", None),
         (
@@ -1198,3 +1211,31 @@ def test_text_is_told_and_the_docs_make_numbers_of_it(here: Path) -> None:
     sweep = train(here / "sweep.toml", here / "words")
     sweep.analyze(progress=False)
     assert sweep.query(by=["classifier"])["accuracy_mean"].min() == 1
+
+
+def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: Path) -> None:
+    (here / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--csv', required=True)\np.add_argument('--random-seed', type=int)\n"
+        "p.add_argument('-o', '--output')\np.parse_args()\n"
+    )
+    loop = "python train.py --csv DATA --random-seed $s --output preds/seed-$s.npz"
+    code, said = inside("init", "train.py")
+    assert code == 2
+    for_all = f"for s in $(seq 20); do {loop}; done"
+    assert for_all in said
+    assert "manyseed import preds --out train-sweep" in said
+    code, said = inside("init", "sklearn:wine", "train.py")
+    assert code == 0
+    assert loop.replace("DATA", "sklearn:wine") in said
+    assert "manyseed import preds --out train-sweep" in said
+
+
+def test_a_script_that_ignores_its_seed_is_told_at_once(here: Path) -> None:
+    (here / "own.py").write_text(
+        "import numpy as np\n"
+        "def fit(X, y, X_test, n_classes, batch):\n    return X_test[:, :n_classes] * 2.0\n"
+    )
+    code, said = inside("init", "sklearn:wine", "own.py")
+    assert code == 0, said
+    assert "own.py: fits with other seeds were equal on" in " ".join(said.split())

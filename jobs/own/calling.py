@@ -111,15 +111,8 @@ def asked(function: Any, offered: Sequence[str], given: Collection[str] = ()) ->
 def arguments(
     function: Any, offer: Mapping[str, Callable[[], Any]], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments for a user's function, of those offered and the user's own.
-
-    What it does not take was refused when it was planned.
-    """
-    try:
-        names = asked(function, [*offer], given)
-    except NotTaken:
-        taken = inspect.signature(function).parameters
-        return arguments(function, offer, {k: v for k, v in given.items() if k in taken})
+    """Return the arguments for a user's function, of those offered and the user's own."""
+    names = asked(function, [*offer], given)
     return {name: offer[name]() if name in offer else given[name] for name in names}
 
 

@@ -40,7 +40,8 @@ class Findings:
     kind of a fit's scores: one of `jobs.own.table.SCORES`. `seconds`: duration of a fit of
     `PROBE_ROWS`, of which a command's `startup` is the same for any number of rows. `notes`: what
     the user might not expect, to follow the classifier's name. `streams`: except for estimators,
-    the varying streams (``init``, ``batch``) that the code draws from.
+    the varying streams (``init``, ``batch``) that the code draws from. `named`: params and hparams
+    that it takes by their names.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Findings:
     notes: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     startup: float = 0.0
+    named: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Findings:
@@ -60,6 +62,7 @@ class Findings:
             notes=tuple(map(str, value["notes"])),
             streams=tuple(map(str, value.get("streams", ()))),
             startup=float(value.get("startup", 0.0)),
+            named=tuple(map(str, value.get("named", ()))),
         )
 
 

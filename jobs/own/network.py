@@ -108,7 +108,7 @@ def _made(
     factory = load(entry)
     constant = {name: built(value) for name, value in settings.get("params", {}).items()}
     every = constant | dict(hparams)
-    own = {name: every[name] for name in of_factory(every)}
+    own = {name: every[name] for name in settings.get("named", ())}
     first = (shape[2], *shape[:2]) if is_image else shape
     values = {
         "shape": first,

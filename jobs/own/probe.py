@@ -271,16 +271,18 @@ def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
 
 def _of_function(own: Own, hparams: Mapping[str, Any]) -> Findings:
     given = {**own.params, **hparams}
-    streams = training.draws_from(_asked(own, training.OFFERED, given))
+    names = _asked(own, training.OFFERED, given)
+    streams, named = training.draws_from(names), tuple(sorted({*names} & {*given}))
     note = f"draws from {', '.join(streams) or 'no stream that varies'}"
     scores = own.scores or table.SCORES[own.form][0]
-    return Findings(scores=scores, notes=(note,), streams=tuple(streams))
+    return Findings(scores=scores, notes=(note,), streams=tuple(streams), named=named)
 
 
 def _of_module(own: Own, hparams: Mapping[str, Any]) -> Findings:
     given = network.of_factory({**own.params, **hparams})
-    _asked(own, network.offered(own.encode, given), given)
-    return Findings(scores=table.SCORES[own.form][0], streams=("batch", "init"))
+    names = _asked(own, network.offered(own.encode, given), given)
+    named = tuple(sorted({*names} & {*given}))
+    return Findings(scores=table.SCORES[own.form][0], streams=("batch", "init"), named=named)
 
 
 def _of_command(own: Own, _: Mapping[str, Any]) -> Findings:

@@ -34,6 +34,7 @@ def description(own: Own, findings: Findings) -> dict[str, object]:
         **own.training,
         **own.command,
         **({"params": dict(own.params)} if own.params else {}),
+        **({"named": [*findings.named]} if findings.named else {}),
         **({"space": own.declared} if own.declared else {}),
     }
 

@@ -50,7 +50,7 @@ def fit(given: FitInput) -> Fitted:
         "checkpoint": lambda: None if handling.checkpoint is None else folder(handling.checkpoint),
     }
     offer |= {name: partial(getattr, generators, name) for name in STREAMS}
-    named = arguments(function, offer, own)
+    named = arguments(function, offer, {name: own[name] for name in settings.get("named", ())})
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     with threadpool_limits(limits=1):  # the last bits depend on threads

@@ -149,13 +149,16 @@ def test_a_module_is_trained_as_by_hand() -> None:
 def test_a_module_gets_params_and_hparams_by_name() -> None:
     data, _ = image()
     assert data.image is not None
-    usual = settings("Usual", image=True)
+    before = settings("Usual", image=True)
+    fit(before, data, width=2)
+    assert given["width"] not in (2, 6), "planned when they were dropped, they still are"
+    usual = {**before, "named": ["width"]}
     two, six = (fit(usual, data, width=width) for width in (2, 6))
     assert not np.array_equal(two.scores, six.scores)
     assert (given["in_channels"], given["num_classes"]) == (data.image[2], data.n_classes)
     assert given["width"] == 6
     data, _ = multiclass()
-    fit(settings("flat"), data, mine=5)
+    fit({**settings("flat"), "named": ["mine"]}, data, mine=5)
     assert (given["mine"], given["hparams"]["mine"]) == (5, 5)
 
 

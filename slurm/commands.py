@@ -164,8 +164,9 @@ def cleared_environment(kept: Collection[str] = ()) -> dict[str, str]:
 
 def _environment() -> dict[str, str]:
     conf = _conf.get()
-    given = {} if conf is None else {"SLURM_CONF": str(conf)}
-    return cleared_environment(_KEPT) | given
+    if conf is None:
+        return cleared_environment(_KEPT)
+    return cleared_environment(_KEPT - {"SLURM_CLUSTERS"}) | {"SLURM_CONF": str(conf)}
 
 
 def _message(name: str, text: str) -> str:

@@ -192,7 +192,7 @@ def _of_tasks(
         ("timeout", "ended by the walltime"),
         ("node_fail", "lost with a node"),
         ("killed", "killed"),
-        ("gone", "lost before they started"),
+        ("gone", "ended before they started (cancelled or lost: SLURM does not say)"),
     ):
         if counts[state]:
             yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
@@ -230,7 +230,7 @@ def _before_training(
     if not ended:
         return
     job = ended[0].job_id
-    setup, last = _printed(submission, ended[0])
+    setup, last, _ = _printed(submission, ended[0])
     printed = " … ".join(dict.fromkeys(filter(None, (setup, last))))
     told = f": {printed}" if printed else ""
     yield (
@@ -240,24 +240,33 @@ def _before_training(
     )
 
 
-def _printed(submission: Submission, task: TaskState) -> tuple[str, str]:
-    """Return what Bash said of the script of a task's job, the first time, and its last line."""
+def _printed(submission: Submission, task: TaskState) -> tuple[str, str, int]:
+    """Return what Bash said of the script of a task's job, the first time, and its last line.
+
+    Also of how many lines it said something.
+    """
     with suppress(OSError, ManyseedError):
         name = submission.job_name(task.number, task.job_id)
         text = read_end(submission.files.printed_errors(name), _LOG_BYTES)
         lines = ["".join(filter(str.isprintable, line)).strip() for line in text.splitlines()]
-        found = (match[1] for line in lines if (match := _OF_SCRIPT.match(line)))
-        return next(found, ""), next(filter(None, reversed(lines)), "")
-    return "", ""
+        found = [match[1] for line in lines if (match := _OF_SCRIPT.match(line))]
+        last = next(filter(None, reversed(lines)), "")
+        return next(iter(found), ""), last, len({*found})
+    return "", "", 0
 
 
 def _of_setup(paths: SweepPaths, submission: Submission, tasks: Sequence[TaskState]) -> list[str]:
     """Say what failed in the setup of a job whose task began all the same."""
     begun = next((task for task in tasks if task.attempts and task.job_id), None)
-    if begun is None or not (said := _printed(submission, begun)[0]):
+    if begun is None:
+        return []
+    said, _, n = _printed(submission, begun)
+    if not said:
         return []
     shown = command("logs", paths.directory, begun.job_id)
-    return [f"a line of setup failed in job {begun.job_id}, which went on: {said}; {shown}"]
+    lines = "a line" if n == 1 else f"{n} lines"
+    more = f" and {n - 1} more" if n > 1 else ""
+    return [f"{lines} of setup failed in job {begun.job_id}, which went on: {said}{more}; {shown}"]
 
 
 def set_aside(

@@ -162,6 +162,18 @@ def test_a_users_defaults_do_not_reach_our_commands(
     assert "SLURM_BITSTR_LEN=0" in seen
 
 
+def test_a_profile_that_names_its_cluster_hears_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "alpha")
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    with commands.speaking_to(conf):
+        seen = commands.run(["env"])
+    assert "SLURM_CLUSTERS" not in seen
+    assert f"SLURM_CONF={conf}" in seen
+
+
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), unique=True))
 def test_job_ids_are_said_shortly(pairs: list[tuple[int, int]]) -> None:
     ids = [f"{array}_{index}" for array, index in pairs]

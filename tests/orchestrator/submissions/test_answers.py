@@ -242,6 +242,11 @@ def test_a_line_of_setup_that_failed_is_told_while_runs_are_missing(lab: Lab, sw
     broke(sweep, 1, 0, "this Python has no torch")
     told = " ".join(command("status", sweep.directory).stderr.split())
     assert "a line of setup failed in job 1_0, which went on: /no/activate: No such file;" in told
+    more = "/d/slurm_script: line 10: module: command not found\n"
+    (logs / "1_0_0_log.err").write_text(lines + more)
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    both = "2 lines of setup failed in job 1_0, which went on: /no/activate: No such file and 1"
+    assert both in told
 
 
 def test_logs_of_what_ended_before_training_say_so(

@@ -93,7 +93,20 @@ class Expansion:
             datasets.setdefault(dataset_held, self.datasets[dataset])
             model = self.classifiers[classifier, dataset]
             classifiers.setdefault((classifier_held, dataset_held), model)
-        return replace(self, datasets=datasets, classifiers=classifiers)
+        renamed = {
+            pair: None
+            for new, held in (("dataset", "dataset_held"), ("classifier", "classifier_held"))
+            for pair in both.select(new, held).unique(maintain_order=True).iter_rows()
+            if pair[0] != pair[1]
+        }
+        told = tuple(f"{new} is {held} here, the name that its runs keep" for new, held in renamed)
+        return replace(
+            self,
+            datasets=datasets,
+            classifiers=classifiers,
+            notes=(*self.notes, *told),
+            unexpected=(*self.unexpected, *told),
+        )
 
 
 def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansion:

@@ -129,6 +129,11 @@ def test_what_is_renamed_keeps_the_names_that_it_was_planned_with(sweep):
         code, said = inside("plan", file, "--out", directory, *options)
         assert code == 0, said
         assert "lr-sgd" in said
+    for told in ("breast is cancer here", "linear is lr-sgd here"):
+        assert (
+            f"{told}, the name that its runs keep"
+            in inside("plan", file, "--out", directory, "--dry-run")[1]
+        )
     cells = Plan.read(SweepPaths(directory)).cells
     assert {*cells["classifier"]} == {"lr-sgd", "xgb"}
     assert {*cells["dataset"]} == {"cancer"}

@@ -16,6 +16,7 @@ from typing import Any
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.datasets.parts import GROUP, ROW_ID
 from manyseed.jobs.own.estimator import SET_LATER
 from manyseed.jobs.own.table import SCORES, TABLE, form_of
@@ -172,7 +173,7 @@ def _questions(data: FirstData) -> list[str]:
         elif column.name in ignored:
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
-            asked.append(f"{name}: left out, as it {why}{of_rows}")
+            asked.append(f"{name}: left out, as it {why}{of_rows}{_shared(data, column)}")
         elif column.looks in LEFT_OUT and column.kind != "ignored":
             asked.append(f"{name}: taken as a feature, but {LEFT_OUT[column.looks]}{_alone(data)}")
         elif column.looks == "few" and not column.tells:
@@ -180,6 +181,18 @@ def _questions(data: FirstData) -> list[str]:
             shown = ", ".join(column.shown)
             asked.append(f"{name}: {shown} taken as numbers; if labels: {declared}")
     return asked
+
+
+def _shared(data: FirstData, column: ColumnInfo) -> str:
+    """Say it if names of rows are shared by rows of several classes, which may belong together."""
+    values, least, most = column.rows
+    if column.looks != "id" or column.tells or most <= 1 or not column.name:
+        return ""
+    if data.info.group_sizes or data.info.n_test_sets is not None:
+        return ""
+    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    together = f"if rows of one belong together: {GROUP} = {toml_value(column.name)}, not in ignore"
+    return f"; {values:,} values, each in {each} rows: {together}"
 
 
 def _alone(data: FirstData) -> str:
@@ -292,8 +305,11 @@ def _lines(
             if column.tells == "group" and column.name:
                 instead = ", then not in ignore" if column.name in ignored else ""
                 yield f"# {_line(GROUP, column.name, f'keeps its rows together{instead}')}"
-            elif column.rows[0] and column.looks != "id" and not column.tells and column.name:
-                together = f"if rows of one {column.name} belong together"
+            elif _shared(data, column) or (
+                column.rows[0] and column.looks != "id" and not column.tells and column.name
+            ):
+                instead = ", then not in ignore" if column.name in ignored else ""
+                together = f"if rows of one {column.name} belong together{instead}"
                 yield f"# {_line(GROUP, column.name, together)}"
     if info.n_test_sets != 1:
         yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")

@@ -1239,3 +1239,21 @@ def test_a_script_that_ignores_its_seed_is_told_at_once(here: Path) -> None:
     code, said = inside("init", "sklearn:wine", "own.py")
     assert code == 0, said
     assert "own.py: fits with other seeds were equal on" in " ".join(said.split())
+
+
+def test_names_that_rows_of_several_classes_share_are_told(here: Path) -> None:
+    """Visits of one patient with other outcomes: no value tells a class."""
+    rng = np.random.default_rng(0)
+    patients = np.repeat([f"P{n:03}" for n in range(50)], 4)
+    table = {"patient_id": patients, "age": rng.normal(50, 9, 200), "ill": rng.integers(0, 2, 200)}
+    pl.DataFrame(table).write_csv(here / "visits.csv")
+    code, said = inside("init", "visits.csv", "lr-sgd")
+    assert code == 0
+    told = "50 values, each in 4 rows: if rows of one belong together:"
+    assert f'{told} group = "patient_id", not in ignore' in " ".join(said.split())
+    text = (here / "sweep.toml").read_text()
+    (line,) = re.findall(r"(?m)^# group = .*$", text)
+    assert "then not in ignore" in line
+    taken = re.sub(r"(?m)^ignore = .*\n", "", text).replace("# group = ", "group = ")
+    (here / "grouped.toml").write_text(taken)
+    assert inside("plan", "grouped.toml", "--dry-run")[0] == 0

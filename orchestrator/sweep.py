@@ -805,7 +805,7 @@ class Sweep:
         """The sweep's name."""
         if self.readable.lost is not None:
             return self.directory.resolve().name
-        from manyseed.orchestrator.grids.loading import name_in
+        from manyseed.orchestrator.grids.naming import name_in
 
         return name_in(self.readable.sweep_file)
 

@@ -23,6 +23,7 @@ PLAIN: Mapping[str, str] = {
         "How rows are counted, what intervals are over, and which metric to ask of classes of "
         "unlike size, with the area under the ROC curve."
     ),
+    r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"

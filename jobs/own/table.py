@@ -77,8 +77,8 @@ def require_placeholders(option: str, words: Iterable[str], hparams: Iterable[st
                 reason += ": the hparam would have no effect"
             elif name != "out":
                 reason += (
-                    "; a script that reads its own data is run for each seed instead, with its "
-                    "outputs in a folder: manyseed import FOLDER --out DIR"
+                    "; a script that reads its own data is run for each seed instead, and its "
+                    "predictions are imported"
                 )
             raise Refused(option, " ".join(words), reason)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -223,15 +222,6 @@ def name_of(path: Path, settings: Sequence[str] = ()) -> str:
     name = _parsed_table(_read(path, settings)[0], path).get("name")
     is_good = isinstance(name, str) and re.fullmatch(NAME.pattern, name)
     return str(name) if is_good else path.stem
-
-
-def name_in(path: Path) -> str:
-    """Return the name in a sweep file, which need not be right otherwise."""
-    with suppress(OSError, ValueError, LookupError, RecursionError):
-        name = tomllib.loads(path.read_bytes().decode("utf-8-sig"))["name"]
-        if isinstance(name, str):
-            return name
-    return read_sweep_file(path).name  # says what is wrong
 
 
 def load_and_use(

@@ -319,7 +319,7 @@ def test_test_sets_of_others_are_seen_and_made_again(
     assert not list(sweep.directory.glob("*a.*"))
     found = [one for one in sweep.verify()["findings"] if one["group"] == group.spec.path]
     told = f"test set 0 is not what was stored ({name})"
-    assert {"group": "a/lr-sgd", "problem": told, "rows": 0} in found
+    assert {"group": "a/lr-sgd", "problem": told, "rows": 0, "runs": []} in found
     done = sweep.verify(repair=True)
     assert (done["runs_set_back"], done["runs_wrong"], done["not_mended"]) == (0, 0, [])
     assert sweep.verify()["findings"] == []

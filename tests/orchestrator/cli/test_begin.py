@@ -357,7 +357,7 @@ datasets#a-folder-of-images: own images; image folder; own folder
 start#images: images
 datasets#a-split-in-the-file: cross-validation; k-fold; time series
 datasets#test-sets: train test split; stratified
-datasets#a-function-of-your-own: text data
+datasets#text: text data
 plots#figures-as-files-manyseed-plot: colour; color; font; figure size; plot; svg
 python#from-python: pandas; notebook; API
 results#asking-manyseed-query: export csv; excel

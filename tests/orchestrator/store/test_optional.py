@@ -247,7 +247,8 @@ def test_what_is_damaged_comes_from_journals_or_the_run_is_set_back(tmp_path, fu
     overwrite(world, name, 5, 77)
     findings = list(verify(world.group))
     assert [(f.rows, f.damaged) for f in findings] == [((5,), True)]
-    assert findings[0].problem == "predictions differ from their checksum"
+    assert findings[0].problem.startswith("predictions differ from their checksum: ")
+    assert f"{name}/c." in findings[0].problem
     done = repair([world.group], findings, world.journal_folder, world.watch)
     assert (done.healed, done.dropped) == (1, 0)
     assert_true_rows(world.group, set(range(10)), {})

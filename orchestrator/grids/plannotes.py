@@ -58,21 +58,25 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
     for column in (*info.columns, *filter(None, [info.target])):
         name, declared = column.name or NAMELESS, f"categorical = [{toml_value(column.name)}]"
         shown = some([*map(toml_value, column.shown)], _SHOWN)
+        taken = "taken as a category"
+        if column.kind == "ignored":
+            taken, declared = "left out", f"{declared}, then not in ignore"
         if column.looks == "numbers" and any(
             is_measured(label) or is_number(label) for label in column.shown
         ):
             yield (
                 f"{name} holds numbers with units, signs, commas or blanks, such as {shown}, so it "
-                f"is taken as a category; write numbers alone; if it is a category: {declared}"
+                f"is {taken}; write numbers alone; if it is a category: {declared}"
             )
         elif column.looks == "numbers" and shown:
+            listed = f", or missing = {toml_value([*column.shown])}" * (len(column.shown) <= _SHOWN)
             yield (
-                f"{name} holds numbers besides {shown}, so it is taken as a category; "
-                f"{LEAVE_EMPTY}; if it is a category: {declared}"
+                f"{name} holds numbers besides {shown}, so it is {taken}; "
+                f"{LEAVE_EMPTY}{listed}; if it is a category: {declared}"
             )
         elif column.looks == "numbers":
             yield (
-                f"{name} holds numbers written as text, so it is taken as a category; if they are "
+                f"{name} holds numbers written as text, so it is {taken}; if they are "
                 f"numbers: continuous = [{toml_value(column.name)}], if not: {declared}"
             )
         elif column.looks == "zeros" and column is info.target:

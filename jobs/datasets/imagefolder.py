@@ -13,17 +13,19 @@ import numpy as np
 
 from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets import cache
-from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
+from manyseed.jobs.datasets.arrayfile import digest_of, in_file, refused
 from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
 from manyseed.jobs.datasets.info import (
     DataShape,
     PointNames,
     Samples,
+    leaked,
     test_counts,
     with_preparation,
 )
 from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import DamagedData, MachineError
+from manyseed.jobs.whole import sha256
 
 SIZE = "size"
 OPTIONS: Mapping[str, Option] = {
@@ -58,7 +60,12 @@ class _Folder:
     classes: tuple[str, ...]
     n_train: int | None
     shape: tuple[int, int, int]
-    digest: str
+    digests: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The digest of all images."""
+        return digest_of(dict(zip(self.names, self.digests, strict=True)))
 
 
 def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
@@ -95,6 +102,8 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
         image=folder.shape,
         test_counts=test_counts(y, n_train, len(names)),
         locations=(str(path),),
+        n_copies=0 if n_train else len(folder.digests) - len({*folder.digests}),
+        leaked=(0, 0) if n_train is None else leaked(folder.digests, y, n_train),
     )
 
 
@@ -177,7 +186,7 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         classes=tuple(part[1 if is_split else 0] for part in parts),
         n_train=sum(part[0] == PARTS[0] for part in parts) if is_split else None,
         shape=(height, width, max(channels for _, _, channels in headers)),
-        digest=digest({name: path / name for name in names}),
+        digests=tuple(sha256(path / name) for name in names),
     )
 
 

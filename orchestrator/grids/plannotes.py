@@ -34,6 +34,7 @@ _LOOKS = {
     "distinct": "has labels that hardly repeat, but is taken as a category",
     "text": "is text, whose words no classifier here reads, but is taken as a category",
 }
+_ABSENT = ("no classifier can be right on their test points", "no result says anything of them")
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")
 """How notes on users' own code begin that tell what was found."""
@@ -114,6 +115,17 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             yield f"{name} holds numbers written in several ways, which are taken as one: {shown}"
         if column.tells and (note := _tells(name, column, info)):
             yield note
+    for lacking, part, so in zip(info.absent, ("training", "test"), _ABSENT, strict=True):
+        if lacking:
+            what = "image" if info.image else "row"
+            yield f"classes without a {part} {what}: {some(lacking, _SHOWN)}; {so}"
+    n_leaked, n_other = info.leaked
+    if n_leaked:
+        other = f", {n_other:,} of them in another class" if n_other else ""
+        yield (
+            f"{n_leaked:,} of {info.n_test:,} test images are training images, too{other}: "
+            "accuracy is not that on new images; leave them out of one part"
+        )
     if info.n_copies >= _MANY_COPIES * info.n_samples:
         together = "" if info.image else f", or name the column that keeps them together ({GROUP})"
         yield (

@@ -16,6 +16,7 @@ from typing import Any
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
+from manyseed.jobs.datasets.columns import CLASSES
 from manyseed.jobs.datasets.csvfile import MARKS
 from manyseed.jobs.datasets.parts import GROUP, ROW_ID
 from manyseed.jobs.own.estimator import SET_LATER
@@ -164,6 +165,12 @@ def _questions(data: FirstData) -> list[str]:
         asked.append(f"{target}: taken for the classes, as it is the last column; else --target")
     if data.info.n_dropped and target:
         asked.append(f"{target}: missing in {counted(data.info.n_dropped, 'row')}: left out")
+    same, remark = data.options.get(CLASSES, ({}, ""))
+    asked += [
+        f"{name}: one class of {' and '.join(map(toml_value, members))}, {remark}"
+        for name, members in same.items()
+        if len(members) > 1
+    ]
     ignored = data.options.get("ignore", ((), ""))[0]
     for key in (MARKS, "continuous"):
         if key in data.options:

@@ -604,6 +604,9 @@ def test_rows_that_no_chance_makes_equal_are_copies(tmp_path) -> None:
     assert copies(few.astype(float)) == 0
     ages = np.column_stack([rng.integers(20, 80, 400), rng.integers(0, 2, 400)])
     assert copies(ages.astype(float)) == copies(ages[:, :1].astype(float)) == 0
+    incomes = np.column_stack([rng.integers(18, 90, 1500), rng.normal(3e4, 1e4, 1500).round()])
+    assert copies(incomes) == copies(np.column_stack([incomes[:, 1], incomes[:, 1] // 1000])) == 0
+    assert copies(np.concatenate([incomes, incomes[:60]])) == 60
     assert copies(np.concatenate([measured, measured]), group="g") == 0
     holed = np.where(rng.random((100, 2)) < 0.2, np.nan, measured)
     assert copies(np.concatenate([holed, holed])) >= 100

@@ -112,7 +112,9 @@ class Keys:
                 raise Refused(key, name, "is the target already")
         for key, name in self.aside.items():
             if any(name in names for names in self.sets.values()):
-                raise Refused(key, name, "is already named for something else")
+                lists = [listed for listed, names in self.sets.items() if name in names]
+                reason = f"is already named for something else: take it out of {lists[0]}"
+                raise Refused(key, name, reason)
 
 
 Taken = tuple[Samples, tuple[ColumnInfo, ...]]

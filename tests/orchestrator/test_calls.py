@@ -78,6 +78,14 @@ def test_a_wrong_mapping_is_answered_with_its_key(change: dict[str, Any], messag
     assert re.match(message, refusal(lambda: Sweep.plan({**SWEEP, **change}, "none")))
 
 
+def test_classifiers_of_manyseed_take_data_in_memory() -> None:
+    one = Sweep.of("lr-sgd", SCORES[0], Y, runs=2, train=False)
+    assert one.directory.name == "sweep-lr-sgd"
+    of = {"runs": 2, "directory": "of", "train": False}
+    two = Sweep.of(["lr-sgd", "xgb"], SCORES[0], Y, **of)
+    assert [f"data × {name}: 0 of 2" in repr(two) for name in ("lr-sgd", "xgb")] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -94,7 +102,10 @@ def test_a_wrong_mapping_is_answered_with_its_key(change: dict[str, Any], messag
         ({"groups": np.zeros(40)}, "groups: has the same value in all rows"),
         ({"X": SCORES[0, :0], "y": Y[:0]}, "X: is empty"),
         ({"estimator": LogisticRegression}, "estimator: LogisticRegression is a class"),
-        ({"estimator": "lr-sgd"}, 'estimator = "lr-sgd": names no module'),
+        ({"estimator": "lr-sgdd"}, 'estimator = "lr-sgdd": is no classifier of .*\n.*"lr-sgd"'),
+        ({"estimator": []}, "estimator.*names no classifier"),
+        ({"estimator": ["xgb", 3]}, "estimator: holds what is no classifier"),
+        ({"estimator": ["xgb", "mlp"], "options": {"epochs": 3}}, "options = .*of one classifier"),
         ({"estimator": "no.mod:X"}, 'estimator = "no.mod:X": there is no module no, neither '),
         ({"directory": "taken"}, "taken: exists .*\n  name another with directory=DIR"),
     ],

@@ -420,3 +420,20 @@ def test_remarks_that_only_tell_how_it_is_are_no_warnings() -> None:
     assert (
         warned(lambda: Sweep.of(tree, rows, np.arange(200) % 2, directory="of", train=False)) == []
     )
+
+
+def test_words_are_classes_of_arrays_in_memory() -> None:
+    y = np.arange(20) % 2
+    a, b = np.tile(y, (3, 1)), np.tile(y, (2, 1))
+    a[:, :3], b[:, 1:4] = 1, 0
+    words = np.array(["no", "yes"])
+    found = manyseed.error_consistency(words[a], words[b], words[y])
+    assert found == manyseed.error_consistency(a, b, y)
+    assert str(found) == found.words
+    with pytest.raises(manyseed.UserError, match=r"of one run alone, give a\[None\]"):
+        manyseed.alpha_hat(np.ones((600, 3)), np.ones((600, 3)), np.zeros(600, dtype=int))
+
+
+def test_predictions_are_not_taken_for_the_truth() -> None:
+    given = {"rf": {"y_pred": np.zeros((2, 4), dtype=int), "y_true": [0, 1, 0, 1]}}
+    assert 'did you mean "labels"' in refusal(lambda: Sweep.from_predictions(given, "of"))

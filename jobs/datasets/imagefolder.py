@@ -165,10 +165,16 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         )
     if len({part[1 if is_split else 0] for part in parts}) == 1:
         raise _single(path, parts)
-    try:
-        headers = [header(path / name, name) for name in names]
-    except NoImage as error:
-        raise refused(path, str(error)) from error
+    headers: list[tuple[int, int, int]] = []
+    wrong: list[NoImage] = []
+    for name in names:
+        try:
+            headers.append(header(path / name, name))
+        except NoImage as error:
+            wrong.append(error)
+    if wrong:
+        more = f" ({len(wrong):,} of {len(names):,} images cannot be used)"
+        raise refused(path, str(wrong[0]) + more * (len(wrong) > 1)) from wrong[0]
     sizes = Counter((height, width) for height, width, _ in headers)
     if size is None and len(sizes) > 1:
         (common, _), *_ = sizes.most_common(1)

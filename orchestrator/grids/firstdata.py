@@ -170,7 +170,9 @@ def _of_folder(data: str, path: Path) -> FirstData:
                 raise
             size = error.needs[imagefolder.SIZE]
             found = _resized(source, size, "images of other sizes become this")
-            note = f"{error.reason.removeprefix('holds ')}; all become as the first"
+            height, width, _ = found.info.image or (0, 0, 0)
+            become = f"all become {height} × {width} (height × width)"
+            note = f"{error.reason.removeprefix('holds ')}; {become}"
             return replace(found, notes=(note,))
         if info.image and max(info.image[:2]) > _SIDE:
             remark = "smaller than they are, to be ready soon"
@@ -191,6 +193,15 @@ def _instead(path: Path, error: Refused) -> str | None:
     if "source" in error.needs:
         inner = os.path.relpath(error.needs["source"].removeprefix("file:"), path)
         return command("init", path / inner)
+    folders = {each.name.lower(): each for each in path.iterdir() if each.is_dir()}
+    if all(name in folders for name in ("train", "test")):
+        moved = [
+            f"mv {shlex.join([str(folders[name]), str(path / name)])}"
+            for name in ("train", "test")
+            if folders[name].name != name
+        ]
+        if moved:
+            return f"such as: {' && '.join(moved)}"
     others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
     if tables := sorted(each.name for each in path.iterdir() if each.suffix in FORMATS):
         return f"of a file there: {command('init', path / tables[0])}"

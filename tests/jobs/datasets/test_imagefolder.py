@@ -375,3 +375,11 @@ def test_a_class_that_one_part_lacks_is_told(home: Path) -> None:
     assert notes[0].startswith("classes without a training image: Cat; no classifier")
     assert notes[1].startswith("classes without a test image: cat; no result")
     assert any("blanks or case" in note for note in notes)
+
+
+def test_how_many_images_are_damaged_is_told(home: Path) -> None:
+    made = folder(home / "pets")
+    for name in [*made][:3]:
+        (home / "pets" / name).write_bytes((home / "pets" / name).read_bytes()[:50])
+    with pytest.raises(Refused, match=r"damaged.*3 of 8 images cannot be used"):
+        resolve(f"file:{home / 'pets'}")

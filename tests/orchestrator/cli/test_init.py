@@ -795,7 +795,10 @@ def test_images_of_several_sizes_and_large_ones_become_small(here: Path) -> None
         assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
         Path("sweep.toml").unlink()
     said = " ".join(inside("init", "mixed", "lr-sgd")[1].split())
-    assert "cat/0.png has 10 × 20 pixels, dog/0.png 10 × 21; all become as the first" in said
+    assert (
+        "cat/0.png has 10 × 20 pixels, dog/0.png 10 × 21; all become 10 × 20 (height × width)"
+        in said
+    )
     assert "Read: 8 images of 10 × 20 pixels, 3 channels" in said
 
 
@@ -812,6 +815,17 @@ def test_a_validation_part_is_to_be_called_test(here: Path) -> None:
     _, table = written("my pets", "lr-sgd")
     assert (table["name"], table["repeats"]) == ("my-pets", 1)
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 10
+
+
+def test_parts_in_capitals_are_to_be_renamed(here: Path) -> None:
+    for part in ("Train", "Test"):
+        for kind in ("cat", "dog"):
+            (here / "pets" / part / kind).mkdir(parents=True)
+            for i in range(4):
+                Image.new("L", (6, 8)).save(here / "pets" / part / kind / f"{i}.png")
+    code, said = inside("init", "pets")
+    assert code == 2
+    assert "such as: mv pets/Train pets/train && mv pets/Test pets/test" in said
 
 
 def test_arrays_without_rows_are_told_what_to_save(here: Path) -> None:

@@ -175,9 +175,10 @@ class Sweep:
 
         Parameters
         ----------
-        estimator : object or str
+        estimator : object, str or list of str
             A scikit-learn estimator, described by its class and parameters; each run has its own
-            seeds. Or ``"module:name"``.
+            seeds. Or ``"module:name"``, or classifiers of manyseed by their names, such as
+            ``"xgb"`` or ``["xgb", "mlp"]``.
         X : array (sample, feature) of numbers, or a polars or pandas frame
         y : array (sample,)
             Classes.

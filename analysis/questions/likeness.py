@@ -61,6 +61,9 @@ class AlphaHatBetween:
             return False
         return True if self.high <= self.close and self.delta <= self.close else None
 
+    def __str__(self) -> str:
+        return self.words
+
     @property
     def words(self) -> str:
         """The answer in two sentences."""
@@ -187,6 +190,9 @@ class ConsistencyBetween:
     runs_b: int
     n_test: int
     confidence: float
+
+    def __str__(self) -> str:
+        return self.words
 
     @property
     def words(self) -> str:
@@ -408,6 +414,7 @@ def classes(y: ArrayLike | None, n_points: int) -> NDArray[Any]:
     array = _known("y", y) if y is not None else np.empty(0)
     if array.shape != (n_points,) or not np.issubdtype(array.dtype, np.integer):
         reason = f"must be the true classes of the {n_points:,} points, whole numbers from 0"
+        reason += "; of one run alone, give a[None]" * (array.ndim == 1 and y is not None)
         raise Refused("y", None if y is None else array.shape, reason)
     if array.min(initial=0) < 0:
         raise Refused("y", int(array.min()), "true classes are whole numbers from 0")

@@ -76,7 +76,12 @@ def _in_words(error: Exception) -> str:
 
 def digest(files: Mapping[str, Path]) -> str:
     """Return the SHA-256 of the lines that ``sha256sum`` prints for files, sorted by name."""
-    lines = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
+    return digest_of({name: sha256(file) for name, file in files.items()})
+
+
+def digest_of(digests: Mapping[str, str]) -> str:
+    """Return the SHA-256 of such lines of files whose own digests are known."""
+    lines = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 

@@ -41,6 +41,7 @@ _MEASURED = re.compile(
 )
 _MARKS = {
     *("-", "--", "---", ".", "..", "?", "*", "na", "n/a", "n.a.", "n.a", "#na", "#n/a", "<na>"),
+    *("k.a.", "k. a.", "n.d.", "n. d.", "n.b.", "n. b.", "s.o."),
     *("nan", "-nan", "null", "(null)", "nil", "none", "missing", "unknown"),
     *("#null!", "#div/0!", "#value!", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"),
 }

@@ -7,17 +7,21 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.datasets.columns import Doubt, is_number, same_numbers
+from manyseed.jobs.checks import Option, Refused
+from manyseed.jobs.datasets.columns import LEAVE_EMPTY, Doubt, is_mark, is_number, same_numbers
 
 if TYPE_CHECKING:
     import polars as pl
 
+MARKS = "missing"
+OPTION = Option("What else marks missing values in a CSV.", list, called="a list of texts")
+"""Of what marks missing values in a CSV, besides `MISSING`."""
 MISSING = ("", "?", "NA", "NaN", "nan")  # cells that hold no value
 
 _DECIMAL = r"^\s*[+-]?[0-9]+(,[0-9]+)?([eE][+-]?[0-9]+)?\s*$"
@@ -38,6 +42,17 @@ _LONGEST = 80
 _SHOWN = 6  # names in a message
 _SEEN = 1000  # rows that are compared with the first line
 _REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
+
+
+def marks(suffix: str, given: Mapping[str, Any]) -> list[str]:
+    """Return what else marks missing values, sorted; `given`: keys of a dataset's table."""
+    found: list[object] = OPTION.check(MARKS, given.get(MARKS, []))
+    if found and suffix not in (".csv", ".tsv"):
+        reason = "is for .csv and .tsv; in this file, leave missing values out"
+        raise Refused(MARKS, found, reason, needs={MARKS: None})
+    if wrong := [mark for mark in found if not isinstance(mark, str) or not mark]:
+        raise Refused(MARKS, wrong[0], allowed='texts as they are written, such as "-999"')
+    return sorted({*map(str, found)})
 
 
 class Unreadable(ValueError):
@@ -250,6 +265,37 @@ def _with_thousands(texts: pl.Series) -> str | None:
             if marked.len():
                 return str(marked[0])
     return None
+
+
+def without_thousands(texts: pl.Series) -> pl.Series | None:
+    """Return numbers with separators of thousands, or a decimal comma, as Python writes them.
+
+    None unless all are written in one way, and one shows which: ``1.014,25`` or ``1,014.25``.
+    """
+    for thousands, decimal in ((".", ","), (",", ".")):
+        whole = rf"([0-9]+|[0-9]{{1,3}}(\{thousands}[0-9]{{3}})+)"
+        pattern = rf"^[+-]?{whole}(\{decimal}[0-9]+)?$"
+        shows = rf"\{thousands}[0-9]{{3}}\{decimal}|\{decimal}([0-9]{{1,2}}|[0-9]{{4,}})$"
+        if texts.str.contains(pattern).all() and texts.str.contains(shows).any():
+            plain = texts.str.replace_all(thousands, "", literal=True)
+            return plain.str.replace(decimal, ".", literal=True)
+    return None
+
+
+def numbers(series: pl.Series) -> pl.Series:
+    """Convert a column that is declared continuous to numbers."""
+    import polars as pl
+
+    texts = series.str.strip_chars() if series.dtype == pl.String else series
+    numbers = texts.cast(pl.Float64, strict=False)
+    if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
+        if series.dtype == pl.String and (plain := without_thousands(texts)) is not None:
+            return plain.cast(pl.Float64)
+        reason = f"holds {str(wrong[0])!r}, which is not a number"
+        if is_mark(str(wrong[0])):
+            reason += f"; {LEAVE_EMPTY}"
+        raise Refused("continuous", series.name, reason)
+    return numbers
 
 
 def data_as_header(content: bytes, suffix: str) -> str | None:

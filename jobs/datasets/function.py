@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.checks import Option, Refused
-from manyseed.jobs.datasets import arrayfile, imagefolder, parts, tablefile
+from manyseed.jobs.datasets import arrayfile, csvfile, imagefolder, parts, tablefile
 from manyseed.jobs.datasets.columns import CLASSES
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
@@ -26,7 +26,7 @@ KIND, OPTION, KEPT = "function", "data", "kept"
 _OF_FILES: Mapping[str, Option] = {
     key: option
     for key, option in tablefile.OPTIONS.items()
-    if key not in (parts.TEST_FILE, *imagefolder.OPTIONS)
+    if key not in (parts.TEST_FILE, csvfile.MARKS, *imagefolder.OPTIONS)
 }
 OPTIONS: Mapping[str, Option] = {
     "version": Option("Your version number of the function.", int, 1, least=1),

@@ -13,17 +13,19 @@ import numpy as np
 
 from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets import cache
-from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
+from manyseed.jobs.datasets.arrayfile import digest_of, in_file, refused
 from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
 from manyseed.jobs.datasets.info import (
     DataShape,
     PointNames,
     Samples,
+    leaked,
     test_counts,
     with_preparation,
 )
 from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import DamagedData, MachineError
+from manyseed.jobs.whole import sha256
 
 SIZE = "size"
 OPTIONS: Mapping[str, Option] = {
@@ -58,7 +60,12 @@ class _Folder:
     classes: tuple[str, ...]
     n_train: int | None
     shape: tuple[int, int, int]
-    digest: str
+    digests: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The digest of all images."""
+        return digest_of(dict(zip(self.names, self.digests, strict=True)))
 
 
 def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
@@ -95,6 +102,8 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
         image=folder.shape,
         test_counts=test_counts(y, n_train, len(names)),
         locations=(str(path),),
+        n_copies=0 if n_train else len(folder.digests) - len({*folder.digests}),
+        leaked=(0, 0) if n_train is None else leaked(folder.digests, y, n_train),
     )
 
 
@@ -156,10 +165,16 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         )
     if len({part[1 if is_split else 0] for part in parts}) == 1:
         raise _single(path, parts)
-    try:
-        headers = [header(path / name, name) for name in names]
-    except NoImage as error:
-        raise refused(path, str(error)) from error
+    headers: list[tuple[int, int, int]] = []
+    wrong: list[NoImage] = []
+    for name in names:
+        try:
+            headers.append(header(path / name, name))
+        except NoImage as error:
+            wrong.append(error)
+    if wrong:
+        more = f" ({len(wrong):,} of {len(names):,} images cannot be used)"
+        raise refused(path, str(wrong[0]) + more * (len(wrong) > 1)) from wrong[0]
     sizes = Counter((height, width) for height, width, _ in headers)
     if size is None and len(sizes) > 1:
         (common, _), *_ = sizes.most_common(1)
@@ -177,7 +192,7 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         classes=tuple(part[1 if is_split else 0] for part in parts),
         n_train=sum(part[0] == PARTS[0] for part in parts) if is_split else None,
         shape=(height, width, max(channels for _, _, channels in headers)),
-        digest=digest({name: path / name for name in names}),
+        digests=tuple(sha256(path / name) for name in names),
     )
 
 

@@ -459,6 +459,8 @@ def resolve(
         missing=shape.missing,
         target=shape.target,
         n_copies=shape.n_copies,
+        leaked=shape.leaked,
+        absent=_absent(grouping, shape) if share == OFFICIAL else ((), ()),
     )
 
 
@@ -501,6 +503,18 @@ def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...
         if target >= 0:
             grouped[target] += count
     return tuple(grouped)
+
+
+def _absent(grouping: Grouping, shape: DataShape) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the classes without a training sample, and those without a test sample."""
+    every, test = (_grouped(grouping, each) for each in (shape.class_counts, shape.test_counts))
+    if every is None or test is None:
+        return (), ()
+    counted = [*zip(grouping.names, every, test, strict=True)]
+    return (
+        tuple(name for name, n, n_test in counted if n and n == n_test),
+        tuple(name for name, n, n_test in counted if n and not n_test),
+    )
 
 
 def _sets(grouping: Grouping, counts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:

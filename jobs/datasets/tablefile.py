@@ -25,11 +25,9 @@ from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
     CLASSES,
-    LEAVE_EMPTY,
     DataColumn,
     Doubt,
     column_info,
-    is_mark,
     set_aside,
     target_info,
     to_samples,
@@ -82,12 +80,14 @@ class Keys:
 
     `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
     given: which rows are the test set, or belong together. `are_listed`: as for `classes_of`.
+    `marks`: what marks missing values besides what always does.
     """
 
     target: str
     lists: Mapping[str, Sequence[str]]
     own: Mapping[str, Any] = field(default_factory=dict)
     are_listed: bool | None = None
+    marks: Sequence[str] = ()
 
     @property
     def aside(self) -> dict[str, str]:
@@ -112,7 +112,9 @@ class Keys:
                 raise Refused(key, name, "is the target already")
         for key, name in self.aside.items():
             if any(name in names for names in self.sets.values()):
-                raise Refused(key, name, "is already named for something else")
+                lists = [listed for listed, names in self.sets.items() if name in names]
+                reason = f"is already named for something else: take it out of {lists[0]}"
+                raise Refused(key, name, reason)
 
 
 Taken = tuple[Samples, tuple[ColumnInfo, ...]]
@@ -295,7 +297,7 @@ def columns_of(
             columns[series.name] = None
             continue
         if series.name in lists["continuous"]:
-            series = _numbers(series)
+            series = csvfile.numbers(series)
         if series.name in aside and series.dtype.is_temporal():
             series = series.cast(pl.String)  # as ISO 8601 has it
         kind = series.dtype
@@ -325,25 +327,12 @@ def _n(values: NDArray[np.float64]) -> int:
     return values.size if is_exact else np.unique(values).size
 
 
-def _numbers(series: pl.Series) -> pl.Series:
-    """Convert a column that is declared continuous to numbers."""
-    import polars as pl
-
-    texts = series.str.strip_chars() if series.dtype == pl.String else series
-    numbers = texts.cast(pl.Float64, strict=False)
-    if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
-        reason = f"holds {str(wrong[0])!r}, which is not a number"
-        if is_mark(str(wrong[0])):
-            reason += f"; {LEAVE_EMPTY}"
-        raise Refused("continuous", series.name, reason)
-    return numbers
-
-
 _DIGESTS = ("digest", "test_digest")
 
 OPTIONS: Mapping[str, Option] = {
     "target": TARGET,
     **LISTS,
+    csvfile.MARKS: csvfile.OPTION,
     **parts.OPTIONS,
     **imagefolder.OPTIONS,
 }
@@ -386,7 +375,8 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     target, lists = _parameters(name, path, given)
     own = parts.read(given)
     other = own.pop(parts.TEST_FILE, None)
-    keys = Keys(target, lists, own, CLASSES in given)
+    marks = csvfile.marks(path.suffix, given)
+    keys = Keys(target, lists, own, CLASSES in given, marks)
     files = [_opened("source", name, path, keys)]
     if other is not None:
         beside = expanded(other).absolute()
@@ -411,6 +401,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         raise Refused(key, str(where), "has no rows")
     digests = {key: file.digest for key, file in zip(_DIGESTS, files, strict=False)}
     provenance = {"source": "file", **digests, "target": target, **lists, **own}
+    provenance |= {csvfile.MARKS: marks} if marks else {}
     provenance |= {parts.IN_PARTS: parts.BY_ARRAYS} if in_parts else {}
     shape = shape_of(samples, columns, provenance, tuple(str(file.path) for file in files))
     # an earlier sweep may have taken the table as it is: its data was prepared then
@@ -439,6 +430,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
         {key: provenance.get(key, []) for key in LISTS},
         {key: provenance[key] for key in parts.OPTIONS if key in provenance},
         CLASSES in provenance,
+        provenance.get(csvfile.MARKS, ()),
     )
     files = []
     for path, key in zip(paths, _DIGESTS, strict=False):
@@ -536,11 +528,18 @@ def _parsed(file: _Loaded, keys: Keys) -> Columns:
             ids = {keys.own[parts.ROW_ID]} if parts.ROW_ID in keys.own else set[str]()
             labels = {keys.target, *keys.sets["categorical"]}
             named = {name for key, name in keys.aside.items() if key != parts.ORDER}
+            missing = (*csvfile.MISSING, *keys.marks)
             frame = csvfile.read(
-                file.content, suffix, labels, ignored=ignored, named=named, written=ids
+                file.content,
+                suffix,
+                labels,
+                ignored=ignored,
+                missing=missing,
+                named=named,
+                written=ids,
             )
             used = frame.drop(ignored, strict=False)
-            doubts = csvfile.doubtful(file.content, suffix, used, labels=labels | named)
+            doubts = csvfile.doubtful(file.content, suffix, used, missing, labels | named)
     except csvfile.Repeated as error:
         needs = {"ignore": sorted({*ignored, *error.columns})}
         raise refused(

@@ -17,6 +17,7 @@ from manyseed.analysis.counts import some
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import TABLES, Refused, paths_near, similar
 from manyseed.jobs.datasets import DatasetInfo, arrayfile, csvfile, imagefolder
+from manyseed.jobs.datasets.columns import is_mark
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.datasets.parts import ROW_ID
@@ -69,6 +70,9 @@ _PACKED: Mapping[str, str] = {
     ".7z": "7z x",
 }
 """What unpacks files with these endings."""
+
+_FEW = 10  # labels at most; numbers that are so few may be codes
+_MARKS = 3  # texts beside numbers; more of them mean something
 
 _SIDE = 64  # pixels; images become no larger, or the first run takes long
 
@@ -166,7 +170,9 @@ def _of_folder(data: str, path: Path) -> FirstData:
                 raise
             size = error.needs[imagefolder.SIZE]
             found = _resized(source, size, "images of other sizes become this")
-            note = f"{error.reason.removeprefix('holds ')}; all become as the first"
+            height, width, _ = found.info.image or (0, 0, 0)
+            become = f"all become {height} × {width} (height × width)"
+            note = f"{error.reason.removeprefix('holds ')}; {become}"
             return replace(found, notes=(note,))
         if info.image and max(info.image[:2]) > _SIDE:
             remark = "smaller than they are, to be ready soon"
@@ -187,6 +193,15 @@ def _instead(path: Path, error: Refused) -> str | None:
     if "source" in error.needs:
         inner = os.path.relpath(error.needs["source"].removeprefix("file:"), path)
         return command("init", path / inner)
+    folders = {each.name.lower(): each for each in path.iterdir() if each.is_dir()}
+    if all(name in folders for name in ("train", "test")):
+        moved = [
+            f"mv {shlex.join([str(folders[name]), str(path / name)])}"
+            for name in ("train", "test")
+            if folders[name].name != name
+        ]
+        if moved:
+            return f"such as: {' && '.join(moved)}"
     others = [name for name in ("val", "valid", "validation") if (path / name).is_dir()]
     if tables := sorted(each.name for each in path.iterdir() if each.suffix in FORMATS):
         return f"of a file there: {command('init', path / tables[0])}"
@@ -242,8 +257,12 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     options = {key: value for key, value in given.items() if key != TARGET}
     try:
         info, merged = _resolved(source, {TARGET: target, "ignore": ignored, **options})
+        info, numbers = _with_numbers(
+            source, info, {TARGET: target, "ignore": ignored, **options, **merged}
+        )
+        options |= {key: value for key, (value, _) in numbers.items()}
         found = info.columns
-        suspicious = [each.name for each in found if each.looks in LEFT_OUT]
+        suspicious = [each.name for each in found if each.looks in LEFT_OUT or is_unread(each)]
         ids = [each.name for each in found if each.looks == "id" and each.rows[2] <= 1]
         if suspicious and len(suspicious) + len(ignored) < len(found):
             named = {ROW_ID: ids[0]} if len(ids) == 1 and ids[0] and ROW_ID not in options else {}
@@ -267,9 +286,59 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         remarked[ROW_ID] = (named[ROW_ID], "what answers call rows by, not a feature")
     if ignored:
         remarked["ignore"] = (ignored, "")
+    remarked |= numbers
     why = "rows without a class are left out" if info.n_dropped else _SAME
     remarked |= {key: (value, why) for key, value in merged.items()}
     return FirstData(source, remarked, info, columns=found, notes=notes)
+
+
+def is_unread(column: ColumnInfo) -> bool:
+    """Return whether a column would be a category of numbers, as some are not written as such."""
+    return column.looks == "numbers" and column.n_labels > _FEW
+
+
+def _with_numbers(
+    source: str, info: DatasetInfo, options: Mapping[str, Any]
+) -> tuple[DatasetInfo, Mapping[str, tuple[list[str], str]]]:
+    """Return a dataset with columns of numbers read as such, and the options that it takes.
+
+    Marks of missing values are those that stand beside numbers and, unless they are known ones,
+    are no labels of other columns.
+    """
+    added: dict[str, tuple[list[str], str]] = {}
+    by_column = {
+        each.name: {*each.shown}
+        for each in filter(is_unread, info.columns)
+        if 0 < len(each.shown) <= _MARKS and not any(map(_has_digit, each.shown))
+    }
+    marks = sorted(set[str]().union(*by_column.values()))
+    if marks and csvfile.MARKS not in options and Path(source).suffix in (".csv", ".tsv"):
+        before = {each.name: each.n_missing for each in info.columns}
+        with suppress(Refused):
+            read = datasets.resolve(source, **{**options, csvfile.MARKS: marks})
+            others = [each for each in read.columns if each.name not in by_column]
+            are_same = all(each.n_missing == before[each.name] for each in others)
+            if (are_same or all(map(is_mark, marks))) and read.class_counts == info.class_counts:
+                info = read
+                added[csvfile.MARKS] = marks, f"besides numbers in {', '.join(by_column)}"
+    options = {**options, **{key: value for key, (value, _) in added.items()}}
+    numbers: list[str] = []
+    shown: list[str] = []
+    for column in filter(is_unread, info.columns):
+        with suppress(Refused):
+            every = [*options.get("continuous", ()), *numbers, column.name]
+            info = datasets.resolve(source, **{**options, "continuous": every})
+            numbers.append(column.name)
+            shown += column.shown[:1]
+    if numbers:
+        listed = sorted({*options.get("continuous", ()), *numbers})
+        said = f"numbers such as {some(shown, _MARKS)}" if shown else "numbers written as text"
+        added["continuous"] = listed, said
+    return info, added
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
 
 
 def _target_in(columns: Sequence[str]) -> tuple[str, str]:

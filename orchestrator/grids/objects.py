@@ -7,18 +7,19 @@ import inspect
 import io
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyseed.jobs.classifiers.registry import CLASSIFIERS
 from manyseed.jobs.datasets.cache import given_copy
 from manyseed.jobs.datasets.frame import missing, to_numpy, to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
-from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
+from manyseed.orchestrator.errors import UnavailableError, UserError, require_one_of, toml_value
 from manyseed.orchestrator.grids.own import grids_of, with_registered
 
 TARGET, GROUP = "y", "group"
@@ -48,6 +49,22 @@ def table_of(estimator: Any, key: str) -> dict[str, object]:
             remedy='give a function that returns one by its name: "mymodel:build"',
         )
     return _described(estimator)
+
+
+def classifiers_in(estimator: Any) -> list[str]:
+    """Return the classifiers of manyseed that are meant, by their names; none for one's own."""
+    is_listed = isinstance(estimator, list | tuple)
+    names = [*estimator] if is_listed else [estimator]
+    if not is_listed and not (isinstance(estimator, str) and ":" not in estimator):
+        return []
+    if not names:
+        raise UserError("names no classifier", key="estimator", value=[])
+    for name in names:
+        reason = 'is no classifier of manyseed; of your own, give an estimator, or "module:name"'
+        if not isinstance(name, str):
+            raise UserError(reason.replace("is", "holds what is", 1), key="estimator")
+        require_one_of(name, CLASSIFIERS, reason, key="estimator")
+    return [*dict.fromkeys(names)]
 
 
 def _described(estimator: Any) -> dict[str, object]:
@@ -207,6 +224,7 @@ def sweep_text(
     name: str,
     table: Mapping[str, Any],
     data: Path,
+    classifiers: Sequence[str] = (),
     *,
     seed: int,
     repeats: int,
@@ -218,9 +236,9 @@ def sweep_text(
     """Return the text of a sweep file with one dataset and one classifier.
 
     `name`: name of the sweep and of the classifier. `table`: the classifier's table. `data`: the
-    dataset's file. `seed`, `repeats` and `runs`: the file's keys. `test`: a share, or a number of
-    points. `grid`: further axes of the grid. `is_grouped`: whether the dataset's file has groups of
-    rows.
+    dataset's file. `classifiers`: names of those of manyseed, if they are meant. `seed`, `repeats`
+    and `runs`: the file's keys. `test`: a share, or a number of points. `grid`: further axes of the
+    grid. `is_grouped`: whether the dataset's file has groups of rows.
     """
     lines = [
         f"name = {toml_value(name)}",
@@ -230,7 +248,7 @@ def sweep_text(
         "",
         "[[grid]]",
         'dataset = ["data"]',
-        f"classifier = [{toml_value(name)}]",
+        f"classifier = {toml_value([*classifiers] or [name])}",
         *(f"{axis} = {_toml(values, axis)}" for axis, values in grid.items()),
         "",
         "[dataset.data]",
@@ -239,7 +257,7 @@ def sweep_text(
         f"test = {_toml(test, 'test')}",
         *([f"group = {toml_value(GROUP)}"] if is_grouped else []),
         "",
-        f"[classifier.{toml_value(name)}]",
+        *([f"[classifier.{toml_value(name)}]"] if table else []),
         *(f"{key} = {_toml(value, key)}" for key, value in table.items()),
         "",
     ]

@@ -34,6 +34,7 @@ _LOOKS = {
     "distinct": "has labels that hardly repeat, but is taken as a category",
     "text": "is text, whose words no classifier here reads, but is taken as a category",
 }
+_ABSENT = ("no classifier can be right on their test points", "no result says anything of them")
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")
 """How notes on users' own code begin that tell what was found."""
@@ -58,21 +59,25 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
     for column in (*info.columns, *filter(None, [info.target])):
         name, declared = column.name or NAMELESS, f"categorical = [{toml_value(column.name)}]"
         shown = some([*map(toml_value, column.shown)], _SHOWN)
+        taken = "taken as a category"
+        if column.kind == "ignored":
+            taken, declared = "left out", f"{declared}, then not in ignore"
         if column.looks == "numbers" and any(
             is_measured(label) or is_number(label) for label in column.shown
         ):
             yield (
                 f"{name} holds numbers with units, signs, commas or blanks, such as {shown}, so it "
-                f"is taken as a category; write numbers alone; if it is a category: {declared}"
+                f"is {taken}; write numbers alone; if it is a category: {declared}"
             )
         elif column.looks == "numbers" and shown:
+            listed = f", or missing = {toml_value([*column.shown])}" * (len(column.shown) <= _SHOWN)
             yield (
-                f"{name} holds numbers besides {shown}, so it is taken as a category; "
-                f"{LEAVE_EMPTY}; if it is a category: {declared}"
+                f"{name} holds numbers besides {shown}, so it is {taken}; "
+                f"{LEAVE_EMPTY}{listed}; if it is a category: {declared}"
             )
         elif column.looks == "numbers":
             yield (
-                f"{name} holds numbers written as text, so it is taken as a category; if they are "
+                f"{name} holds numbers written as text, so it is {taken}; if they are "
                 f"numbers: continuous = [{toml_value(column.name)}], if not: {declared}"
             )
         elif column.looks == "zeros" and column is info.target:
@@ -110,6 +115,17 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             yield f"{name} holds numbers written in several ways, which are taken as one: {shown}"
         if column.tells and (note := _tells(name, column, info)):
             yield note
+    for lacking, part, so in zip(info.absent, ("training", "test"), _ABSENT, strict=True):
+        if lacking:
+            what = "image" if info.image else "row"
+            yield f"classes without a {part} {what}: {some(lacking, _SHOWN)}; {so}"
+    n_leaked, n_other = info.leaked
+    if n_leaked:
+        other = f", {n_other:,} of them in another class" if n_other else ""
+        yield (
+            f"{n_leaked:,} of {info.n_test:,} test images are training images, too{other}: "
+            "accuracy is not that on new images; leave them out of one part"
+        )
     if info.n_copies >= _MANY_COPIES * info.n_samples:
         together = "" if info.image else f", or name the column that keeps them together ({GROUP})"
         yield (

@@ -15,8 +15,9 @@ from typing import Any
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers
-from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.datasets.info import ColumnInfo
+from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
+from manyseed.jobs.datasets.columns import CLASSES
+from manyseed.jobs.datasets.csvfile import MARKS
 from manyseed.jobs.datasets.parts import GROUP, ROW_ID
 from manyseed.jobs.own.estimator import SET_LATER
 from manyseed.jobs.own.table import SCORES, TABLE, form_of
@@ -35,6 +36,7 @@ from manyseed.orchestrator.grids.firstdata import (
     UNREADABLE,
     FirstData,
     first_data,
+    is_unread,
     plain,
 )
 from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
@@ -163,14 +165,24 @@ def _questions(data: FirstData) -> list[str]:
         asked.append(f"{target}: taken for the classes, as it is the last column; else --target")
     if data.info.n_dropped and target:
         asked.append(f"{target}: missing in {counted(data.info.n_dropped, 'row')}: left out")
+    same, remark = data.options.get(CLASSES, ({}, ""))
+    asked += [
+        f"{name}: one class of {' and '.join(map(toml_value, members))}, {remark}"
+        for name, members in same.items()
+        if len(members) > 1
+    ]
     ignored = data.options.get("ignore", ((), ""))[0]
+    for key in (MARKS, "continuous"):
+        if key in data.options:
+            value, remark = data.options[key]
+            asked.append(f"{key} = {toml_value(value)}: {remark}")
     for column in data.columns:
         name = column.name or NAMELESS
         if column.name == data.options.get(ROW_ID, ("", ""))[0]:
             asked.append(
                 f"{name}: names rows in answers; no feature, as it {LEFT_OUT['id']} of rows"
             )
-        elif column.name in ignored:
+        elif column.name in ignored and not is_unread(column):
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
             asked.append(f"{name}: left out, as it {why}{of_rows}{_shared(data, column)}")
@@ -202,8 +214,17 @@ def _alone(data: FirstData) -> str:
 
 def _noted(data: FirstData) -> list[str]:
     """Return the notes on columns that may not be what they seem, as the plan has them."""
-    columns = replace(data.info, class_names=(), class_counts=(), columns=data.columns)
+    columns = replace(data.info, class_names=(), class_counts=(), columns=_as_written(data))
     return [*data.notes, *data_notes(columns)]
+
+
+def _as_written(data: FirstData) -> tuple[ColumnInfo, ...]:
+    """Return the columns; those of numbers that are not read are ignored."""
+    ignored = _set_aside(data)
+    return tuple(
+        replace(each, kind="ignored") if is_unread(each) and each.name in ignored else each
+        for each in data.columns
+    )
 
 
 def _fewer_epochs(first: FirstRun) -> Iterator[str]:
@@ -294,7 +315,7 @@ def _lines(
     yield f"# {_rows(info)}"
     yield f"# {_classes(info)}"
     yield from _columns_told(data)
-    yield from (f"# {note}" for note in data_notes(replace(info, columns=data.columns)))
+    yield from (f"# {note}" for note in data_notes(replace(info, columns=_as_written(data))))
     yield f"[dataset.{toml_key(data.name)}]"
     yield _line(data.key, data.source)
     for key, (value, remark) in data.options.items():

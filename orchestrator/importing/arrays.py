@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -63,6 +64,7 @@ NOTHING: Keys = {}
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}  # alternative names of entries
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
+_PREDICTED = re.compile(r"y_?(pred(ict(ed|ions?)?)?s?|hat)")
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -177,6 +179,8 @@ class InMemory:
                     self.unread.append(name)
                     continue
                 remedy = nearest(name, ENTRIES)
+                if _PREDICTED.fullmatch(name.lower()):  # it reads most like y_true
+                    remedy = f'did you mean "labels"? Valid: {", ".join(ENTRIES)}'
                 if self.origin is not None:  # in memory
                     raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
                 raise Unread(

@@ -423,16 +423,17 @@ def plan_objects(
     Returns the sweep's directory.
     """
     objects.require_guard()
-    if isinstance(estimator, str) and ":" not in estimator:
-        remedy = 'give an estimator, or "module:name"; classifiers of manyseed: Sweep.plan'
-        raise UserError("names no module", key="estimator", value=estimator, remedy=remedy)
-    table = {**objects.table_of(estimator, "estimator"), **options}
-    name = table["estimator"].rpartition(":")[2].rpartition(".")[2]
+    names = objects.classifiers_in(estimator)
+    if len(names) > 1 and options:
+        raise UserError("are of one classifier alone", key="options", value=dict(options))
+    own = {} if names else objects.table_of(estimator, "estimator")
+    table: dict[str, Any] = {**own, **options}
+    name = "-".join(names) or table["estimator"].rpartition(":")[2].rpartition(".")[2]
     target = Path(f"sweep-{name}" if directory is None else directory)
     check(target)
     data = objects.keep_data(X, y, groups)
     text = objects.sweep_text(
-        name, table, data, grid=grid, is_grouped=groups is not None, **numbers
+        name, table, data, names, grid=grid, is_grouped=groups is not None, **numbers
     )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"

@@ -78,6 +78,14 @@ def test_a_wrong_mapping_is_answered_with_its_key(change: dict[str, Any], messag
     assert re.match(message, refusal(lambda: Sweep.plan({**SWEEP, **change}, "none")))
 
 
+def test_classifiers_of_manyseed_take_data_in_memory() -> None:
+    one = Sweep.of("lr-sgd", SCORES[0], Y, runs=2, train=False)
+    assert one.directory.name == "sweep-lr-sgd"
+    of = {"runs": 2, "directory": "of", "train": False}
+    two = Sweep.of(["lr-sgd", "xgb"], SCORES[0], Y, **of)
+    assert [f"data × {name}: 0 of 2" in repr(two) for name in ("lr-sgd", "xgb")] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -94,7 +102,10 @@ def test_a_wrong_mapping_is_answered_with_its_key(change: dict[str, Any], messag
         ({"groups": np.zeros(40)}, "groups: has the same value in all rows"),
         ({"X": SCORES[0, :0], "y": Y[:0]}, "X: is empty"),
         ({"estimator": LogisticRegression}, "estimator: LogisticRegression is a class"),
-        ({"estimator": "lr-sgd"}, 'estimator = "lr-sgd": names no module'),
+        ({"estimator": "lr-sgdd"}, 'estimator = "lr-sgdd": is no classifier of .*\n.*"lr-sgd"'),
+        ({"estimator": []}, "estimator.*names no classifier"),
+        ({"estimator": ["xgb", 3]}, "estimator: holds what is no classifier"),
+        ({"estimator": ["xgb", "mlp"], "options": {"epochs": 3}}, "options = .*of one classifier"),
         ({"estimator": "no.mod:X"}, 'estimator = "no.mod:X": there is no module no, neither '),
         ({"directory": "taken"}, "taken: exists .*\n  name another with directory=DIR"),
     ],
@@ -409,3 +420,20 @@ def test_remarks_that_only_tell_how_it_is_are_no_warnings() -> None:
     assert (
         warned(lambda: Sweep.of(tree, rows, np.arange(200) % 2, directory="of", train=False)) == []
     )
+
+
+def test_words_are_classes_of_arrays_in_memory() -> None:
+    y = np.arange(20) % 2
+    a, b = np.tile(y, (3, 1)), np.tile(y, (2, 1))
+    a[:, :3], b[:, 1:4] = 1, 0
+    words = np.array(["no", "yes"])
+    found = manyseed.error_consistency(words[a], words[b], words[y])
+    assert found == manyseed.error_consistency(a, b, y)
+    assert str(found) == found.words
+    with pytest.raises(manyseed.UserError, match=r"of one run alone, give a\[None\]"):
+        manyseed.alpha_hat(np.ones((600, 3)), np.ones((600, 3)), np.zeros(600, dtype=int))
+
+
+def test_predictions_are_not_taken_for_the_truth() -> None:
+    given = {"rf": {"y_pred": np.zeros((2, 4), dtype=int), "y_true": [0, 1, 0, 1]}}
+    assert 'did you mean "labels"' in refusal(lambda: Sweep.from_predictions(given, "of"))

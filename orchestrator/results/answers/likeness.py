@@ -139,11 +139,11 @@ def error_consistency(
 
     Parameters
     ----------
-    a, b : integer array (run, point), or float array (run, point, class)
+    a, b : integer or text array (run, point), or float array (run, point, class)
         Predicted classes, or scores. Runs that `Sweep.runs` gives say which test set they are of:
         runs of each are then compared on it, which must be the same for both sides, as within
         one sweep. Other arrays are of one test set.
-    y : integer array (point,) or (run, point)
+    y : integer or text array (point,) or (run, point)
         True classes; of each of A's runs, if there are several test sets.
     confidence : float
 
@@ -153,6 +153,7 @@ def error_consistency(
         With `ec_local`, its interval `low` and `high`, consistency within each side, and `words`.
     """
     require_confidence(confidence)
+    a, b, y = _numbered(a, b, y)
     try:
         wrong: list[list[NDArray[np.bool_]]] = [[], []]
         for of_a, of_b, of_y in _by_test_set(a, b, y):
@@ -168,6 +169,15 @@ def error_consistency(
     except Refused as error:
         raise refused(error, key=error.option) from None
     return likeness.consistency_between(*wrong, confidence=confidence)
+
+
+def _numbered(*labels: ArrayLike) -> list[ArrayLike]:
+    """Return classes as whole numbers, where all of them are words."""
+    arrays = [np.asarray(each) for each in labels]
+    if not all(each.size and isinstance(each.flat[0], str) for each in arrays):
+        return [*labels]
+    names = np.unique(np.concatenate([each.astype(str).ravel() for each in arrays]))
+    return [np.searchsorted(names, each.astype(str)) for each in arrays]
 
 
 _EACH = "give those of each of A's runs, (run, point), such as runs.y_true"

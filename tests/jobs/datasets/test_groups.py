@@ -222,7 +222,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, list[Any]], str]] = [
     ({"group": "patent"}, {}, "unknown column"),
     ({"group": "kind"}, {}, "is the target already"),
     ({"group": 3}, {}, "the name of a column"),
-    ({"group": "patient", "ignore": ["patient"]}, {}, "is already named for something else"),
+    ({"group": "patient", "ignore": ["patient"]}, {}, "take it out of ignore"),
     ({"group": "patient"}, {"patient": ["p"] * N}, "a single group"),
     ({"group": "patient"}, {"patient": [None, "p", *["q"] * 58]}, "is missing in 1 rows"),
     ({"group": "patient"}, {"patient": [float("nan"), *[2.0] * 59]}, "is missing in 1 rows"),

@@ -15,6 +15,7 @@ from PIL import Image
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, imagefolder, images_of, load, names_of, resolve
 from manyseed.jobs.run import MachineError
+from manyseed.orchestrator.grids.plannotes import data_notes
 
 RNG = np.random.default_rng(0)
 
@@ -352,3 +353,33 @@ def test_an_image_that_is_transparent_is_refused_when_fetched(home: Path) -> Non
     Image.fromarray(pixels(40, 40, 4)).save(file)
     with pytest.raises(MachineError, match="is transparent in parts"):
         fetch(resolve(f"file:{home / 'pets'}"))
+
+
+def test_test_images_that_are_training_images_are_told(home: Path) -> None:
+    folder(home / "pets", under="train/")
+    folder(home / "pets", under="test/")
+    assert not [*data_notes(resolve(f"file:{home / 'pets'}"))]
+    shutil.copy(home / "pets/train/cat/00.png", home / "pets/test/cat/00.png")
+    shutil.copy(home / "pets/train/cat/01.png", home / "pets/test/dog/01.png")
+    (note,) = data_notes(resolve(f"file:{home / 'pets'}"))
+    assert note.startswith(
+        "2 of 8 test images are training images, too, 1 of them in another class"
+    )
+
+
+def test_a_class_that_one_part_lacks_is_told(home: Path) -> None:
+    folder(home / "pets", under="train/")
+    folder(home / "pets", under="test/")
+    (home / "pets/test/cat").rename(home / "pets/test/Cat")
+    notes = [*data_notes(resolve(f"file:{home / 'pets'}"))]
+    assert notes[0].startswith("classes without a training image: Cat; no classifier")
+    assert notes[1].startswith("classes without a test image: cat; no result")
+    assert any("blanks or case" in note for note in notes)
+
+
+def test_how_many_images_are_damaged_is_told(home: Path) -> None:
+    made = folder(home / "pets")
+    for name in [*made][:3]:
+        (home / "pets" / name).write_bytes((home / "pets" / name).read_bytes()[:50])
+    with pytest.raises(Refused, match=r"damaged.*3 of 8 images cannot be used"):
+        resolve(f"file:{home / 'pets'}")

@@ -98,7 +98,7 @@ def test_classes_that_are_left_out_take_their_test_rows_along(tmp_path: Path) ->
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"split": "prat"}, "unknown column"),
     ({"split": "kind"}, "is the target already"),
-    ({"split": "part", "ignore": ["part"]}, "is already named for something else"),
+    ({"split": "part", "ignore": ["part"]}, "take it out of ignore"),
     ({"split": "day"}, "each row is train or test"),
     ({"split": "part", "last": 0.5}, "split names the test set already"),
     ({"order": "day"}, "the share of the rows"),

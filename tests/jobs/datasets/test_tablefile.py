@@ -1,4 +1,5 @@
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -603,6 +604,9 @@ def test_rows_that_no_chance_makes_equal_are_copies(tmp_path) -> None:
     assert copies(few.astype(float)) == 0
     ages = np.column_stack([rng.integers(20, 80, 400), rng.integers(0, 2, 400)])
     assert copies(ages.astype(float)) == copies(ages[:, :1].astype(float)) == 0
+    incomes = np.column_stack([rng.integers(18, 90, 1500), rng.normal(3e4, 1e4, 1500).round()])
+    assert copies(incomes) == copies(np.column_stack([incomes[:, 1], incomes[:, 1] // 1000])) == 0
+    assert copies(np.concatenate([incomes, incomes[:60]])) == 60
     assert copies(np.concatenate([measured, measured]), group="g") == 0
     holed = np.where(rng.random((100, 2)) < 0.2, np.nan, measured)
     assert copies(np.concatenate([holed, holed])) >= 100
@@ -612,3 +616,46 @@ def test_rows_that_no_chance_makes_equal_are_copies(tmp_path) -> None:
     assert copies(np.concatenate([measured, measured[:1]])) == 1
     info = resolve(f"file:{tmp_path / 't.csv'}", target="y", ignore=["g"])
     assert list(data_notes(info)) == []
+
+
+def test_marks_of_missing_values_are_named(tmp_path: Path) -> None:
+    source = csv(tmp_path, "x;z;y\n1,5;k.A.;a\nk.A.;2;b\n3,5;3;a\n4,5;-;b\n")
+    before = resolve(source, target="y", test=2)
+    assert (before.n_categorical, "missing" in before.canonical) == (2, False)
+    assert resolve(source, target="y", test=2, missing=[]).id == before.id
+    info = resolve(source, target="y", test=2, missing=["k.A.", "-"])
+    assert (info.n_categorical, info.canonical["missing"]) == (0, ["-", "k.A."])
+    fetch(info)
+    X = [[1.5, np.nan], [np.nan, 2], [3.5, 3], [4.5, np.nan]]
+    np.testing.assert_array_equal(load(info.canonical).X, X)
+    with pytest.raises(Refused, match="texts as they are written"):
+        resolve(source, target="y", missing=[-999])
+    np.savez(tmp_path / "t.npz", X=np.zeros((4, 1)), y=[0, 1, 0, 1])
+    with pytest.raises(Refused, match=r"is for \.csv and .tsv"):
+        resolve(f"file:{tmp_path / 't.npz'}", missing=["-"])
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["1.014,25", "2,5", "3.014"], [1014.25, 2.5, 3014]),
+        (["1,014.25", "2.5", "3"], [1014.25, 2.5, 3]),
+        (["1.014,25", "2.5", "3"], None),
+        (["1,014", "2,500", "x"], None),
+        (["'1", "2", "3"], None),
+    ],
+)
+def test_continuous_takes_thousands_that_one_number_shows(
+    tmp_path: Path, written: list[str], read: list[float] | None
+) -> None:
+    rows = "".join(f'"{value}";{"ab"[i % 2]}\n' for i, value in enumerate([*written, ""]))
+    source = csv(tmp_path, f"x;y\n{rows}")
+    asked = {"target": "y", "test": 2, "continuous": ["x"]}
+    assert resolve(source, target="y", test=2).n_categorical == 1
+    if read is None:
+        with pytest.raises(Refused, match="is not a number"):
+            resolve(source, **asked)
+        return
+    info = resolve(source, **asked)
+    fetch(info)
+    np.testing.assert_array_equal(load(info.canonical).X[:, 0], [*read, np.nan])

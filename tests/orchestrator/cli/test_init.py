@@ -450,7 +450,8 @@ def test_values_that_are_not_what_they_seem_are_named(here: Path) -> None:
     (here / "t.csv").write_text("age,y\n" + "\n".join([*rows, "1,c"]) + "\n")
     text, table = written("t.csv", "lr-sgd")
     assert "ignore" not in table["dataset"]["t"]
-    assert '# age holds numbers besides "-", so it is taken as a category; leave' in text
+    assert table["dataset"]["t"]["missing"] == ["-"]
+    assert '# missing = ["-"]: besides numbers in age' in re.sub(" +", " ", text)
     assert "# classes with too few rows to be in training part and test set: c (1)" in text
 
 
@@ -794,7 +795,10 @@ def test_images_of_several_sizes_and_large_ones_become_small(here: Path) -> None
         assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
         Path("sweep.toml").unlink()
     said = " ".join(inside("init", "mixed", "lr-sgd")[1].split())
-    assert "cat/0.png has 10 × 20 pixels, dog/0.png 10 × 21; all become as the first" in said
+    assert (
+        "cat/0.png has 10 × 20 pixels, dog/0.png 10 × 21; all become 10 × 20 (height × width)"
+        in said
+    )
     assert "Read: 8 images of 10 × 20 pixels, 3 channels" in said
 
 
@@ -811,6 +815,17 @@ def test_a_validation_part_is_to_be_called_test(here: Path) -> None:
     _, table = written("my pets", "lr-sgd")
     assert (table["name"], table["repeats"]) == ("my-pets", 1)
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 10
+
+
+def test_parts_in_capitals_are_to_be_renamed(here: Path) -> None:
+    for part in ("Train", "Test"):
+        for kind in ("cat", "dog"):
+            (here / "pets" / part / kind).mkdir(parents=True)
+            for i in range(4):
+                Image.new("L", (6, 8)).save(here / "pets" / part / kind / f"{i}.png")
+    code, said = inside("init", "pets")
+    assert code == 2
+    assert "such as: mv pets/Train pets/train && mv pets/Test pets/test" in said
 
 
 def test_arrays_without_rows_are_told_what_to_save(here: Path) -> None:
@@ -1078,6 +1093,43 @@ def test_numbers_with_units_and_marks_of_missing_values_are_asked_about(here: Pa
     assert "weight holds numbers with units" in asked
     notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
     assert any("age is -999" in note for note in notes)
+
+
+def test_numbers_beside_marks_and_with_thousands_are_no_labels(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    n = 200
+    prices = [f"{v:,.2f}".translate(str.maketrans(",.", ".,")) for v in rng.normal(1500, 300, n)]
+    lactate = [f"{v:.2f}".replace(".", ",") for v in rng.gamma(2, 1, n)]
+    lactate[::20] = ["k.A."] * 10
+    titre = [f"{v:.2f}".replace(".", ",") for v in rng.gamma(2, 1, n)]
+    titre[1::20] = ["neg"] * 10
+    limit = [f"{v:.2f}".replace(".", ",") for v in rng.gamma(2, 1, n)]
+    limit[2::20] = ["<0,1"] * 10
+    ward = ["neg", "pos"] * (n // 2)
+    lines = zip(prices, lactate, titre, limit, ward, ["Ja", "Nein", "Ja", "Ja"] * 50, strict=True)
+    text = "\n".join(["Preis;Laktat;Titer;Grenze;Ward;y", *map(";".join, lines)])
+    (here / "excel.csv").write_text(text)
+    (here / "alone.csv").write_text(
+        re.sub(";[^;\n]*;[^;\n]*(;[^;\n]*;[^;\n]*)$", r"\1", text, flags=re.M)
+    )
+    code, said = inside("init", "excel.csv", "lr-sgd")
+    assert code == 0, said
+    data = tomllib.loads((here / "sweep.toml").read_text())["dataset"]["excel"]
+    assert data["continuous"] == ["Preis"]
+    # "neg" is a label of another column
+    assert "missing" not in data
+    assert data["ignore"] == ["Grenze", "Laktat", "Titer"]
+    assert 'Titer holds numbers besides "neg", so it is left out' in said
+    (here / "sweep.toml").unlink()
+    code, said = inside("init", "alone.csv", "lr-sgd")
+    assert code == 0, said
+    data = tomllib.loads((here / "sweep.toml").read_text())["dataset"]["alone"]
+    assert (data["continuous"], data["missing"], "ignore" in data) == (["Preis"], ["k.A."], False)
+    asked = said[said.index("Please check:") : said.index("Look:")]
+    assert 'missing = ["k.A."]: besides numbers in Laktat' in asked
+    assert 'continuous = ["Preis"]: numbers such as 1.' in asked
+    assert "1 of them categorical" in said
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"]
 
 
 SCRIPT = """

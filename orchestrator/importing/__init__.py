@@ -75,7 +75,7 @@ from manyseed.orchestrator.importing.truths import (
     truth_among,
     truth_beside,
 )
-from manyseed.orchestrator.importing.unlike import require_one_model, stacked
+from manyseed.orchestrator.importing.unlike import in_one_order, require_one_model, stacked
 
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
 
@@ -425,6 +425,8 @@ def _imported(
                 found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
                 entries.append(_with(each, found))
                 repeats.append(found.get("repeat"))
+            if "y_true" not in more and not any(each is not None for each in repeats):
+                entries = in_one_order(entries)
             entries = stacked(entries, repeats)
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
@@ -26,7 +28,8 @@ from manyseed.orchestrator.importing.filenames import (
     models_of,
 )
 from manyseed.orchestrator.importing.mapping import Columns, entries_naming_rows
-from manyseed.orchestrator.importing.predictions import Entries, PredictionFile
+from manyseed.orchestrator.importing.predictions import Entries, Positions, PredictionFile
+from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.plans.ids import positions_of
 
 _SHOWN = 10  # classes or rows in a message
@@ -144,6 +147,66 @@ def other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
         if not np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n]):
             return name
     return "row_id" if other_ids(one, other) else None
+
+
+def in_one_order(entries: Sequence[Entries]) -> list[Entries]:
+    """Return arrays of one data set with their points in the order of its first file, and tell it.
+
+    By their ids or numbers, if these are the same points with the same true classes.
+    """
+    first: dict[str, Entries] = {}
+    found, moved = [], dict[str, int]()
+    for one in entries:
+        dataset = one.names.dataset or one.file.stem
+        other = first.setdefault(dataset, one)
+        order = None if other is one else _order_of(one, other)
+        if order is not None:
+            moved[dataset] = moved.get(dataset, 0) + 1
+            one = replace(
+                one,
+                y_true=np.asarray(one.y_true)[order],
+                test_index=other.test_index,
+                read=partial(_in_order, one.read, order),
+            )
+        found.append(one)
+    for dataset, n in moved.items():
+        files = "1 file was" if n == 1 else f"{n:,} files were"
+        warn(
+            f"{dataset}: the points of {files} put into the order of {first[dataset].file.name}, "
+            "by test_index."
+        )
+    return found
+
+
+def _order_of(one: Entries, first: Entries) -> NDArray[np.intp] | None:
+    """Return which rows of a file are those of another, by their ids; None if they are as there."""
+    if (
+        one.test_index is None
+        or first.test_index is None
+        or (one.ids is None) != (first.ids is None)
+    ):
+        return None
+    if {np.ndim(each) for each in (one.test_index, first.test_index, one.y_true)} != {1}:
+        return None
+    own, others = (np.asarray(_names(each)) for each in (one, first))
+    if own.shape != others.shape or np.array_equal(own, others):
+        return None
+    mine, theirs = np.argsort(own), np.argsort(others)
+    sorted_own = own[mine]
+    if (sorted_own[1:] == sorted_own[:-1]).any() or not np.array_equal(sorted_own, others[theirs]):
+        return None
+    order = np.empty(len(own), dtype=np.intp)
+    order[theirs] = mine
+    return order
+
+
+def _in_order(
+    read: Callable[[Positions], Predicted], order: NDArray[np.intp], positions: Positions
+) -> Predicted:
+    found = read(positions)
+    label = None if found.label is None else found.label[..., order]
+    scores = None if found.scores is None else found.scores[:, order]
+    return replace(found, label=label, scores=scores)
 
 
 def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]:

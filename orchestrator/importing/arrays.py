@@ -71,6 +71,10 @@ _NPZ = (
     "write it with numpy.savez(FILE, scores=scores, y_true=y_true); a table must be named .csv or "
     ".parquet"
 )
+_PLAIN = """import numpy as np; from pathlib import Path
+for p in Path({!r}).glob('*.npz'):
+  f = dict(np.load(p, allow_pickle=True))
+  np.savez(p, **{{k: np.array(v.tolist()) if v.dtype == object else v for k, v in f.items()}})"""
 _SMALL_BYTES = 2**31  # limit for an entry that is held in memory
 
 
@@ -252,6 +256,9 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
         raise unreadable(path, "a NumPy array", error, key) from error
     if dtype.hasobject:
         remedy = f"save numbers or text, such as {key}.astype(float) or {key}.astype(str)"
+        if path.suffix == ".npz":
+            remedy += "; or convert all of the folder in place, if you trust them, and repeat this "
+            remedy += f"command: python -c {shlex.quote(_PLAIN.format(str(path.parent)))}"
         if not shape and path.suffix == ".npy":
             line = f"np.savez({str(path.with_suffix('.npz'))!r}, "
             line += f"**np.load({str(path)!r}, allow_pickle=True).item())"
@@ -273,7 +280,14 @@ def npz(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     def kinds() -> Mapping[str, str]:
         return {key: _kind(path, archive, info, key) for key, info in found.items()}
 
-    entries = held.entries([*found], keys, kinds)
+    try:
+        entries = held.entries([*found], keys, kinds)
+    except Unread as error:
+        needed = {*error.options["key"].values(), *LARGE, *ALSO, "y_true"} & {*found}
+        for key in (key for key in found if key in needed):  # else what is proposed fails
+            with reading_zip(path, key), archive.open(found[key]) as file:
+                _header(file, path, key)
+        raise
     for own, runs in held.of_runs(entries, keys):
         with reading_zip(path, own):
             each = ((key, _small(path, archive, found[key], key)) for key in runs)

@@ -42,6 +42,7 @@ from manyseed.orchestrator.importing.mapping import (
     require_no_flag,
     require_one_thing,
     require_one_truth,
+    require_predictions,
     two_in_one,
 )
 from manyseed.orchestrator.importing.models import by_model, names_models, with_runs
@@ -66,7 +67,7 @@ from manyseed.orchestrator.importing.telling import (
     require_told_apart,
 )
 from manyseed.orchestrator.importing.truths import with_truth
-from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, rows_told
+from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, require_no_splits, rows_told
 from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
@@ -144,8 +145,12 @@ def openml(
                 rows = other_rows(test_set, known, places[-1], place)
                 if not any(name == "repeat" for name, _ in values[number]):
                     require_no_folds(paths, rows, {read_frame(one).height for one in paths})
+                what = f"repeat {repeat} has other rows or true classes: {rows}"
+                if not has_run and not values[number]:
+                    frames = [_part(one, columns, said) for one, said in zip(paths, values)]
+                    require_no_splits(paths, columns, what, frames)
                 raise UserError(
-                    f"repeat {repeat} has other rows or true classes: {rows}",
+                    what,
                     file=path,
                     key="row_id",
                     remedy=rows_told(paths[0], columns),
@@ -387,6 +392,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             if name == "truth" and flags:
                 remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
             meant = _meant(found, given, name if name == "row_id" else "")
+            require_predictions(found, meant, path)
             require_one_truth(found, meant, path)
             raise Unread(
                 "a column is missing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,13 +22,19 @@ from manyseed.orchestrator.errors import Unread, UserError
 from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
+    MODEL,
     common_name,
     form_of_folds,
     is_of_runs,
     models_apart,
     models_of,
 )
-from manyseed.orchestrator.importing.mapping import Columns, entries_naming_rows
+from manyseed.orchestrator.importing.mapping import (
+    Columns,
+    entries_naming_rows,
+    is_id,
+    is_named,
+)
 from manyseed.orchestrator.importing.predictions import Entries, Positions, PredictionFile
 from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.plans.ids import positions_of
@@ -288,6 +295,78 @@ def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -
     raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
 
 
+_ONE_RUN_EACH = (
+    "\n  each test set then has one run, so spreads between seeds hold those between test sets"
+)
+
+
+def form_of_splits(paths: Sequence[Path]) -> str:
+    """Return the pattern by which each seed's file is a test set of its own, "" if there is none."""
+    name, counts = models_of(paths)
+    is_plain = len(counts) == 1 and name.count("{run}") == 1 and MODEL not in name
+    return name.replace("{run}", "{repeat}") if is_plain and len(paths) > 1 else ""
+
+
+def require_no_splits_of_arrays(sources: Sequence[PredictionFile], error: UserError) -> None:
+    """Refuse arrays of a seed each that were split by it: no two have the same true classes.
+
+    `error`: what else is said of them.
+    """
+    files = [one.file for one in sources]
+    name = form_of_splits(files)
+    if not name or len({one.y_true.shape for one in sources}) > 1:
+        return
+    for at, one in enumerate(sources):
+        for other in sources[:at]:
+            if np.mean(one.y_true != other.y_true) < _FEWEST_OTHERS:
+                return
+    raise Unread(
+        error.message,
+        file=error.file,
+        key=error.key,
+        options={"name": name},
+        before="if each seed splits the data itself, each file is a test set: ",
+        after=f"{_ONE_RUN_EACH}\n  else {error.remedy}",
+    )
+
+
+_FEWEST_OTHERS = 0.05  # share of points whose true class is another one in other test sets
+
+
+def require_no_splits(
+    paths: Sequence[Path], columns: Columns, what: str, frames: Sequence[pl.DataFrame]
+) -> None:
+    """Refuse tables of a seed each that were split by it: each has rows of its own.
+
+    `frames`: as they are, and equally large if the command that is proposed is to work.
+    """
+    name = form_of_splits(paths)
+    if not name or len({len(frame) for frame in frames}) > 1:
+        return
+    given = dict(columns)
+    row_id = given.get("row_id") or ("row_id" if "row_id" in frames[0].columns else "")
+    free = [one for one in frames[0].columns if one not in given.values()]
+    ids = [one for one in free if all(_names_rows(frame, one) for frame in frames)]
+    own = [one for one in ids if not frames[0][one].sort().equals(frames[1][one].sort())]
+    if not own and (not row_id or {row_id} & {*frames[0].columns} == set()):
+        return
+    if not own and frames[0][row_id].sort().equals(frames[1][row_id].sort()):
+        return
+    added = {} if row_id else {"row_id": min(own, key=lambda one: not is_named(one, "row_id"))}
+    raise Unread(
+        what,
+        file=paths[1],
+        key="row_id",
+        options={"name": name, **({"columns": {**given, **added}} if given or added else {})},
+        before="if each seed splits the data itself, each file is a test set: ",
+        after=_ONE_RUN_EACH,
+    )
+
+
+def _names_rows(frame: pl.DataFrame, name: str) -> bool:
+    return name in frame.columns and is_id(frame[name]) and frame[name].is_unique().all()
+
+
 def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
     """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
 
@@ -320,6 +399,25 @@ def rows_told(one: Path, columns: Columns) -> str:
         "without row_id, rows are numbered in their order; bring all runs into one order, or give "
         "each row a column row_id that names its test point"
     )
+
+
+def tell_numbers(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
+    """Say that numbers in files' names, such as of seeds, are not those of the runs."""
+    name, counts = models_of(files)
+    if len(files) < 2 or len(counts) != 1 or name.count("{run}") != 1 or MODEL in name:
+        return
+    if any(each.numbered or len(each.runs) > 1 for each in sources):
+        return
+    start, end = name.split("{run}")
+    rest = re.compile(f".*{re.escape(start)}([0-9]+){re.escape(end)}", re.DOTALL)
+    found = [rest.fullmatch(file.as_posix()) for file in files]
+    numbers = [int(each[1]) for each in found if each]
+    if len(numbers) == len(files) and numbers != [*range(len(numbers))]:
+        warn(
+            f"runs are numbered 0 to {len(numbers) - 1}, in the order of their files' numbers "
+            f"({some([str(number) for number in numbers], _SHOWN)}). To keep those: "
+            f"--name {shlex.quote(name)}"
+        )
 
 
 def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:

@@ -30,6 +30,7 @@ from manyseed.orchestrator.importing.classes import (
     require_columns,
 )
 from manyseed.orchestrator.importing.filenames import MODEL, form_of_folds
+from manyseed.orchestrator.importing.lacking import require_predictions
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
     RUN,
@@ -42,7 +43,6 @@ from manyseed.orchestrator.importing.mapping import (
     require_no_flag,
     require_one_thing,
     require_one_truth,
-    require_predictions,
     two_in_one,
 )
 from manyseed.orchestrator.importing.models import by_model, names_models, with_runs
@@ -67,7 +67,13 @@ from manyseed.orchestrator.importing.telling import (
     require_told_apart,
 )
 from manyseed.orchestrator.importing.truths import with_truth
-from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, require_no_splits, rows_told
+from manyseed.orchestrator.importing.unlike import (
+    JOINED,
+    other_rows,
+    require_no_folds,
+    require_no_splits,
+    rows_told,
+)
 from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}

@@ -301,7 +301,7 @@ _ONE_RUN_EACH = (
 
 
 def form_of_splits(paths: Sequence[Path]) -> str:
-    """Return the pattern by which each seed's file is a test set of its own, "" if there is none."""
+    """Return the pattern by which each seed's file is a test set of its own; "" if none is."""
     name, counts = models_of(paths)
     is_plain = len(counts) == 1 and name.count("{run}") == 1 and MODEL not in name
     return name.replace("{run}", "{repeat}") if is_plain and len(paths) > 1 else ""
@@ -340,24 +340,27 @@ def require_no_splits(
 
     `frames`: as they are, and equally large if the command that is proposed is to work.
     """
-    name = form_of_splits(paths)
-    if not name or len({len(frame) for frame in frames}) > 1:
+    form = form_of_splits(paths)
+    if not form or len({len(frame) for frame in frames}) > 1:
         return
-    given = dict(columns)
-    row_id = given.get("row_id") or ("row_id" if "row_id" in frames[0].columns else "")
-    free = [one for one in frames[0].columns if one not in given.values()]
-    ids = [one for one in free if all(_names_rows(frame, one) for frame in frames)]
-    own = [one for one in ids if not frames[0][one].sort().equals(frames[1][one].sort())]
-    if not own and (not row_id or {row_id} & {*frames[0].columns} == set()):
+    given, (one, other) = dict(columns), frames[:2]
+    row_id = given.get("row_id", "row_id")
+    free = [name for name in one.columns if name not in given.values()]
+    ids = [
+        name
+        for name in ([row_id] if row_id in one.columns else free)
+        if all(_names_rows(frame, name) for frame in frames)
+        and not one[name].sort().equals(other[name].sort())
+    ]
+    if not ids:
         return
-    if not own and frames[0][row_id].sort().equals(frames[1][row_id].sort()):
-        return
-    added = {} if row_id else {"row_id": min(own, key=lambda one: not is_named(one, "row_id"))}
+    best = min(ids, key=lambda name: not is_named(name, "row_id"))
+    added = {} if row_id in one.columns else {"row_id": best}
     raise Unread(
         what,
         file=paths[1],
         key="row_id",
-        options={"name": name, **({"columns": {**given, **added}} if given or added else {})},
+        options={"name": form, **({"columns": {**given, **added}} if given or added else {})},
         before="if each seed splits the data itself, each file is a test set: ",
         after=_ONE_RUN_EACH,
     )

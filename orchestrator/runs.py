@@ -103,7 +103,7 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
     rows = plan.rows.filter(cell=number, repeat=repeat, run=run)
     if rows.is_empty():
         of = plan.rows.filter(cell=number)
-        repeats, runs = (of[name] for name in ("repeat", "run"))
+        repeats, runs = (of[name].to_numpy() for name in ("repeat", "run"))
         raise UserError(
             f"the plan has no such run: cell {number} has repeats 0 to {repeats.max()} and runs "
             f"{runs.min()} to {runs.max()}",

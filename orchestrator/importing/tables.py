@@ -153,14 +153,9 @@ def openml(
                     require_no_folds(paths, rows, {read_frame(one).height for one in paths})
                 what = f"repeat {repeat} has other rows or true classes: {rows}"
                 if not has_run and not values[number]:
-                    frames = [_part(one, columns, said) for one, said in zip(paths, values)]
-                    require_no_splits(paths, columns, what, frames)
-                raise UserError(
-                    what,
-                    file=path,
-                    key="row_id",
-                    remedy=rows_told(paths[0], columns),
-                )
+                    require_no_splits(paths, columns, what)
+                remedy = rows_told(paths[0], columns)
+                raise UserError(what, file=path, key="row_id", remedy=remedy)
     names_in = {*_names(_part(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
     if "fold" in names_in and "row_id" not in names_in and len(keys) > 1:
         warn(

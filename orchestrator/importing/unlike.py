@@ -333,13 +333,12 @@ def require_no_splits_of_arrays(sources: Sequence[PredictionFile], error: UserEr
 _FEWEST_OTHERS = 0.05  # share of points whose true class is another one in other test sets
 
 
-def require_no_splits(
-    paths: Sequence[Path], columns: Columns, what: str, frames: Sequence[pl.DataFrame]
-) -> None:
+def require_no_splits(paths: Sequence[Path], columns: Columns, what: str) -> None:
     """Refuse tables of a seed each that were split by it: each has rows of its own.
 
-    `frames`: as they are, and equally large if the command that is proposed is to work.
+    They must be equally large for the command that is proposed to work. `what`: what is said.
     """
+    frames = [read_frame(path) for path in paths]
     form = form_of_splits(paths)
     if not form or len({len(frame) for frame in frames}) > 1:
         return

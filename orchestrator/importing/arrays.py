@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import shutil
 import tempfile
 import zipfile
@@ -43,6 +42,7 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     unreadable,
 )
+from manyseed.orchestrator.importing.saving import a_file_each, without_objects
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     gaps_of_sigmoids,
@@ -71,10 +71,6 @@ _NPZ = (
     "write it with numpy.savez(FILE, scores=scores, y_true=y_true); a table must be named .csv or "
     ".parquet"
 )
-_PLAIN = """import numpy as np; from pathlib import Path
-for p in Path({!r}).glob('*.npz'):
-  f = dict(np.load(p, allow_pickle=True))
-  np.savez(p, **{{k: np.array(v.tolist()) if v.dtype == object else v for k, v in f.items()}})"""
 _SMALL_BYTES = 2**31  # limit for an entry that is held in memory
 
 
@@ -232,18 +228,6 @@ def _has(names: Iterable[str]) -> str:
     return f"it holds {', '.join(names)}"
 
 
-def _a_file_each(theirs: Mapping[str, str], key: str, path: Path) -> str:
-    """Return how to save the models of an array's first axis in a file each."""
-    line = f"[np.save(f'model-{{i}}.npy', one) for i, one in enumerate(np.load({str(path)!r}))]"
-    if path.suffix == ".npz":
-        entries = f"{key}=one"
-        entries += f", y_true=f[{theirs['y_true']!r}]" if "y_true" in theirs else ""
-        each = f"for i, one in enumerate(f[{theirs.get(key, key)!r}])"
-        line = f"f = np.load({str(path)!r}); [np.savez(f'model-{{i}}.npz', {entries}) {each}]"
-    code = shlex.quote(f"import numpy as np; {line}")
-    return f"if its first axis is of models, save a file of each: python -c {code}"
-
-
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read an untrusted NumPy header: shape, whether in Fortran order, and dtype."""
     try:
@@ -255,17 +239,8 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     ) as error:
         raise unreadable(path, "a NumPy array", error, key) from error
     if dtype.hasobject:
-        remedy = f"save numbers or text, such as {key}.astype(float) or {key}.astype(str)"
-        if path.suffix == ".npz":
-            remedy += "; or convert all of the folder in place, if you trust them, and repeat this "
-            remedy += f"command: python -c {shlex.quote(_PLAIN.format(str(path.parent)))}"
-        if not shape and path.suffix == ".npy":
-            line = f"np.savez({str(path.with_suffix('.npz'))!r}, "
-            line += f"**np.load({str(path)!r}, allow_pickle=True).item())"
-            remedy = "if it is a dict of arrays that you trust: python -c "
-            remedy += shlex.quote(f"import numpy as np; {line}")
         what = "holds Python objects, which are not read"
-        raise UserError(what, file=path, key=key, remedy=remedy)
+        raise UserError(what, file=path, key=key, remedy=without_objects(path, key, shape))
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
         raise UserError(f"has the invalid shape {shape} or dtype {dtype}", file=path, key=key)
     return shape, fortran, dtype
@@ -439,7 +414,7 @@ def entries_of(
             f"has shape {array.shape}{has}; {wanted} is needed",
             file=path,
             key=key,
-            remedy=_a_file_each(held.called, key, path) if of_models else None,
+            remedy=a_file_each(held.called, key, path) if of_models else None,
         )
     if key == "scores":
         require_floats(array, held.theirs.get(key), path)

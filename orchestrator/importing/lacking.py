@@ -86,7 +86,7 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
 
 
 _MEASURE = re.compile(
-    r"((y|train|test|val|valid|eval|mean|balanced|top[\W_]?[0-9]+)[\W_]*)*"
+    r"((y|train|test|val|valid|eval|mean|macro|micro|weighted|balanced|top[\W_]?[0-9]+)[\W_]*)*"
     r"(acc(uracy)?|err(or)?(_?rate)?|f1|auc|auroc|roc_?auc|precision|recall|mcc|kappa|loss|nll|ece"
     r"|brier|log_?loss|metric|score)([\W_]*(macro|micro|weighted|score|mean|test|val))*",
     re.IGNORECASE,

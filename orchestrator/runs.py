@@ -102,10 +102,11 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
     number, repeat, run = cell["cell"].item(), int(match[2]), int(match[3])
     rows = plan.rows.filter(cell=number, repeat=repeat, run=run)
     if rows.is_empty():
-        extent = plan.extents.row(by_predicate=pl.col("cell") == number, named=True)
+        of = plan.rows.filter(cell=number)
+        repeats, runs = (of[name].to_numpy() for name in ("repeat", "run"))
         raise UserError(
-            f"the plan has no such run: cell {number} has repeats 0 to "
-            f"{extent['repeats'] - 1} and runs 0 to {extent['runs'] - 1}",
+            f"the plan has no such run: cell {number} has repeats 0 to {repeats.max()} and runs "
+            f"{runs.min()} to {runs.max()}",
             key="RUN",
             value=address,
         )

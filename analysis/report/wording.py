@@ -480,7 +480,9 @@ def _evaluation(study: Study) -> Iterator[str]:
 
 
 def _software(study: Study) -> Iterator[str]:
-    classifiers = [one.get("classifier", {}) for one in study.descriptions]
+    classifiers = (
+        [] if study.imported else [one.get("classifier", {}) for one in study.descriptions]
+    )
     kinds = {kind for of in classifiers for kind in (of.get("name"), of.get("form"), *of)}
     used = {_KINDS[kind] for kind in kinds if kind in _KINDS}
     own, told = packages_in_words(study.versions, classifiers, used, study.libraries)

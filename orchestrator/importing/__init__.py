@@ -75,7 +75,12 @@ from manyseed.orchestrator.importing.truths import (
     truth_among,
     truth_beside,
 )
-from manyseed.orchestrator.importing.unlike import require_one_model, stacked
+from manyseed.orchestrator.importing.unlike import (
+    in_one_order,
+    require_one_model,
+    stacked,
+    tell_numbers,
+)
 
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
 
@@ -295,7 +300,7 @@ def _imported(
             for one in pattern.files(files, FORMATS, [Path(one) for one in own if one])
             if one not in truths
         ]
-    files = left_out([one for file in files for one in spread(file, truths)], own)
+    files = left_out([one for file in files for one in spread(file, truths, directory)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -425,6 +430,8 @@ def _imported(
                 found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
                 entries.append(_with(each, found))
                 repeats.append(found.get("repeat"))
+            if "y_true" not in more and not any(each is not None for each in repeats):
+                entries = in_one_order(entries)
             entries = stacked(entries, repeats)
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
@@ -433,12 +440,15 @@ def _imported(
             are_models = any(map(names_models, (columns, key))) or "classifier" in (columns or {})
             is_unnamed = not (classifiers or pattern or is_named or are_models)
             of_one = partial(require_one_model, files if is_unnamed else [], sources)
+            of_files = sources
             try:
                 sources = joined(sources, is_dataset_given=is_dataset_given)
             except UserError:
                 of_one()
                 raise
             of_one()
+            if not (classifiers or pattern or adding):
+                tell_numbers(files, of_files)
         if tried:
             if adding:
                 require_addable(sources, directory)

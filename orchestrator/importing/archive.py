@@ -503,12 +503,32 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         raise UserError(reason, file=path, remedy=_PLAIN_TENSORS) from error
     except Exception as error:  # a damaged file may cause any error
         raise unreadable(path, "a PyTorch file", error) from error
+    content = _joined(content)
     if isinstance(content, torch.Tensor):
         content = {"scores" if content.is_floating_point() else "labels": content}
     if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
         reason = f"holds a {type(content).__name__}, not a dict of tensors by name"
         raise UserError(reason, file=path, remedy=_PLAIN_TENSORS)
-    return {name: _array(path, name, value) for name, value in content.items()}
+    is_of_repeats = "repeat" in content
+    return {
+        name: _array(path, name, value if name == "y_true" and is_of_repeats else _joined(value))
+        for name, value in content.items()
+    }
+
+
+def _joined(value: Any) -> Any:
+    """Return a list of tensors as one: batches of the points after one another."""
+    import torch
+
+    if not isinstance(value, list | tuple) or not value:
+        return value
+    if not all(isinstance(one, torch.Tensor) and one.ndim for one in value):
+        return value
+    if len({(one.shape[1:], one.dtype) for one in value}) > 1:
+        return value
+    if len({len(one) for one in value}) == 1 and len(value) > 1 and value[0].ndim > 1:
+        return torch.stack([*value])  # of a run each, or batches, as true classes tell
+    return torch.cat([*value])
 
 
 def _array(path: Path, name: str, value: Any) -> NDArray[Any]:

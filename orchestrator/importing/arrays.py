@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
 import shutil
 import tempfile
 import zipfile
@@ -44,6 +43,7 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     unreadable,
 )
+from manyseed.orchestrator.importing.saving import a_file_each, without_objects
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     gaps_of_sigmoids,
@@ -232,18 +232,6 @@ def _has(names: Iterable[str]) -> str:
     return f"it holds {', '.join(names)}"
 
 
-def _a_file_each(theirs: Mapping[str, str], key: str, path: Path) -> str:
-    """Return how to save the models of an array's first axis in a file each."""
-    line = f"[np.save(f'model-{{i}}.npy', one) for i, one in enumerate(np.load({str(path)!r}))]"
-    if path.suffix == ".npz":
-        entries = f"{key}=one"
-        entries += f", y_true=f[{theirs['y_true']!r}]" if "y_true" in theirs else ""
-        each = f"for i, one in enumerate(f[{theirs.get(key, key)!r}])"
-        line = f"f = np.load({str(path)!r}); [np.savez(f'model-{{i}}.npz', {entries}) {each}]"
-    code = shlex.quote(f"import numpy as np; {line}")
-    return f"if its first axis is of models, save a file of each: python -c {code}"
-
-
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read an untrusted NumPy header: shape, whether in Fortran order, and dtype."""
     try:
@@ -255,14 +243,8 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     ) as error:
         raise unreadable(path, "a NumPy array", error, key) from error
     if dtype.hasobject:
-        remedy = f"save numbers or text, such as {key}.astype(float) or {key}.astype(str)"
-        if not shape and path.suffix == ".npy":
-            line = f"np.savez({str(path.with_suffix('.npz'))!r}, "
-            line += f"**np.load({str(path)!r}, allow_pickle=True).item())"
-            remedy = "if it is a dict of arrays that you trust: python -c "
-            remedy += shlex.quote(f"import numpy as np; {line}")
         what = "holds Python objects, which are not read"
-        raise UserError(what, file=path, key=key, remedy=remedy)
+        raise UserError(what, file=path, key=key, remedy=without_objects(path, key, shape))
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
         raise UserError(f"has the invalid shape {shape} or dtype {dtype}", file=path, key=key)
     return shape, fortran, dtype
@@ -277,7 +259,14 @@ def npz(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     def kinds() -> Mapping[str, str]:
         return {key: _kind(path, archive, info, key) for key, info in found.items()}
 
-    entries = held.entries([*found], keys, kinds)
+    try:
+        entries = held.entries([*found], keys, kinds)
+    except Unread as error:
+        needed = {*error.options["key"].values(), *LARGE, *ALSO, "y_true"} & {*found}
+        for key in (key for key in found if key in needed):  # else what is proposed fails
+            with reading_zip(path, key), archive.open(found[key]) as file:
+                _header(file, path, key)
+        raise
     for own, runs in held.of_runs(entries, keys):
         with reading_zip(path, own):
             each = ((key, _small(path, archive, found[key], key)) for key in runs)
@@ -429,7 +418,7 @@ def entries_of(
             f"has shape {array.shape}{has}; {wanted} is needed",
             file=path,
             key=key,
-            remedy=_a_file_each(held.called, key, path) if of_models else None,
+            remedy=a_file_each(held.called, key, path) if of_models else None,
         )
     if key == "scores":
         require_floats(array, held.theirs.get(key), path)

@@ -174,7 +174,7 @@ def form_of_tree(files: Sequence[Path]) -> str:
         names = [*dict.fromkeys(each)]
         of = [Path(name) for name in names]
         form = (
-            _form_of_numbers(of) or _form_of_times(names) or models_of(of)[0] or models_apart(of)[0]
+            _form_of_times(names) or _form_of_numbers(of) or models_of(of)[0] or models_apart(of)[0]
         )
         forms.append(names[0] if len(names) == 1 else form)
     form = "/".join(forms)
@@ -222,8 +222,13 @@ def form_of_one(path: str) -> str:
 _TIMED = re.compile(r"(.*?)[0-9]{8}[_-]?[0-9]{6}.*")
 
 
+_DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{2}-[0-9]{2}")  # of Hydra
+
+
 def _form_of_times(names: Sequence[str]) -> str:
     """Return the form of names with the second of their start: ``run-20240131_120501-x8k2``."""
+    if len(names) > 1 and all(_DATED.fullmatch(name) for name in names):
+        return "*"
     found = [_TIMED.fullmatch(name) for name in names]
     starts = {each[1] for each in found if each}
     return f"{starts.pop()}*" if all(found) and len(starts) == 1 and len(names) > 1 else ""

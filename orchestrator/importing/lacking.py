@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.errors import Unread, UserError
@@ -80,3 +83,27 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
             "fold are sorted, or there are several repeats; add one, such as row_id, with the "
             "index of each row's point in the data set, and repeat this command"
         )
+
+
+_MEASURE = re.compile(
+    r"((y|train|test|val|valid|eval|mean|macro|micro|weighted|balanced|top[\W_]?[0-9]+)[\W_]*)*"
+    r"(acc(uracy)?|err(or)?(_?rate)?|f1|auc|auroc|roc_?auc|precision|recall|mcc|kappa|loss|nll|ece"
+    r"|brier|log_?loss|metric|score)([\W_]*(macro|micro|weighted|score|mean|test|val))*",
+    re.IGNORECASE,
+)
+
+
+def require_predictions(frame: pl.DataFrame, meant: Mapping[str, str], file: Path) -> None:
+    """Refuse a table of measures of each run, which has no predictions."""
+    own = {"prediction", "confidence", "logits", "truth"}
+    if any(meant.get(name, "NAME") != "NAME" for name in own) or own & {*frame.columns}:
+        return
+    named = [name for name in frame.columns if _MEASURE.fullmatch(name)]
+    if held := [name for name in named if frame[name].dtype.is_numeric()]:
+        what = "is a measure of each run, but predictions of each test point are needed"
+        remedy = (
+            "which points runs get right, how runs agree and how sure a mean is of other test sets "
+            "cannot be told from it; save truth and prediction of each test point, in a file for "
+            "each run, and import these"
+        )
+        raise UserError(what, file=file, key=held[0], remedy=remedy)

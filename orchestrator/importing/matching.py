@@ -51,6 +51,7 @@ from manyseed.orchestrator.importing.unlike import (
     other_tests,
     require_distinct,
     require_no_folds,
+    require_no_splits_of_arrays,
 )
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.ids import ids_of
@@ -65,6 +66,7 @@ from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.testsets import Integers, truth, write_splits
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
+_MOST_COMPARED = 30  # files
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
@@ -88,7 +90,10 @@ def joined(
                 require_no_folds([one.file for one in own], "", sizes)
             if own[1] is source and own[2:] and other_tests(own[2], source) is None:
                 first, source = source, first  # which is the odd one
-            raise not_alike(first, source, key, is_dataset_given=is_dataset_given)
+            error = not_alike(first, source, key, is_dataset_given=is_dataset_given)
+            if key != "class_names" and len({one.classifier for one in own}) == 1:
+                require_no_splits_of_arrays(own[:_MOST_COMPARED], error)
+            raise error
         by_pair.setdefault((source.dataset, source.classifier), []).append(source)
     require_distinct(datasets)
     return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]

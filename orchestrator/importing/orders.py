@@ -325,6 +325,11 @@ def by_run(array: Any, given: Mapping[str, Any], key: str, path: Path) -> Any:
         flat = array[..., 0] if isinstance(array, np.ndarray) else replace(array, shape=shape[:-1])
         return by_run(flat, given, key, path)
     places = [axis for axis, length in enumerate(shape) if (length,) == n]
+    if key == "scores" and len(shape) == 3 and not places and (shape[0] * shape[1],) == n:
+        if isinstance(array, np.ndarray):
+            return array.reshape(1, *n, shape[2])  # batches of one run
+        if not array.fortran:
+            return replace(array, shape=(1, *n, shape[2]))
     if shape[1:2] == n or not places or not 1 <= len(shape) <= (2 if key == "labels" else 3):
         return array
     if array.dtype.itemsize * math.prod(shape) > _MOST_TURNED:

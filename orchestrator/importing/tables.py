@@ -30,6 +30,7 @@ from manyseed.orchestrator.importing.classes import (
     require_columns,
 )
 from manyseed.orchestrator.importing.filenames import MODEL, form_of_folds
+from manyseed.orchestrator.importing.lacking import require_predictions
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
     RUN,
@@ -66,7 +67,13 @@ from manyseed.orchestrator.importing.telling import (
     require_told_apart,
 )
 from manyseed.orchestrator.importing.truths import with_truth
-from manyseed.orchestrator.importing.unlike import JOINED, other_rows, require_no_folds, rows_told
+from manyseed.orchestrator.importing.unlike import (
+    JOINED,
+    other_rows,
+    require_no_folds,
+    require_no_splits,
+    rows_told,
+)
 from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
@@ -144,12 +151,11 @@ def openml(
                 rows = other_rows(test_set, known, places[-1], place)
                 if not any(name == "repeat" for name, _ in values[number]):
                     require_no_folds(paths, rows, {read_frame(one).height for one in paths})
-                raise UserError(
-                    f"repeat {repeat} has other rows or true classes: {rows}",
-                    file=path,
-                    key="row_id",
-                    remedy=rows_told(paths[0], columns),
-                )
+                what = f"repeat {repeat} has other rows or true classes: {rows}"
+                if not has_run and not values[number]:
+                    require_no_splits(paths, columns, what)
+                remedy = rows_told(paths[0], columns)
+                raise UserError(what, file=path, key="row_id", remedy=remedy)
     names_in = {*_names(_part(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
     if "fold" in names_in and "row_id" not in names_in and len(keys) > 1:
         warn(
@@ -387,6 +393,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             if name == "truth" and flags:
                 remedy += f"; {flags[0]} says whether a prediction is right, not the true class"
             meant = _meant(found, given, name if name == "row_id" else "")
+            require_predictions(found, meant, path)
             require_one_truth(found, meant, path)
             raise Unread(
                 "a column is missing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -240,7 +241,11 @@ def require_lengths(opened: Sequence[InMemory], y_true: Any, truth: str | Path |
         for one in opened
         if "y_true" not in one.small and len(one.large) == 1
     }
-    wrong = {file: shape for file, shape in shapes.items() if not lengths & {*shape}}
+    wrong = {
+        file: shape
+        for file, shape in shapes.items()
+        if not lengths & {*shape, math.prod(shape[:-1])}  # or batches of one run
+    }
     if n and wrong:
         file, shape = next(iter(wrong.items()))
         rows = shape[0] if len(shape) == 1 else max(shape[:2])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
@@ -19,14 +22,21 @@ from manyseed.orchestrator.errors import Unread, UserError
 from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
+    MODEL,
     common_name,
     form_of_folds,
     is_of_runs,
     models_apart,
     models_of,
 )
-from manyseed.orchestrator.importing.mapping import Columns, entries_naming_rows
-from manyseed.orchestrator.importing.predictions import Entries, PredictionFile
+from manyseed.orchestrator.importing.mapping import (
+    Columns,
+    entries_naming_rows,
+    is_id,
+    is_named,
+)
+from manyseed.orchestrator.importing.predictions import Entries, Positions, PredictionFile
+from manyseed.orchestrator.importing.scores import Predicted
 from manyseed.orchestrator.plans.ids import positions_of
 
 _SHOWN = 10  # classes or rows in a message
@@ -146,6 +156,66 @@ def other_tests(one: PredictionFile, other: PredictionFile) -> str | None:
     return "row_id" if other_ids(one, other) else None
 
 
+def in_one_order(entries: Sequence[Entries]) -> list[Entries]:
+    """Return arrays of one data set with their points in the order of its first file, and tell it.
+
+    By their ids or numbers, if these are the same points with the same true classes.
+    """
+    first: dict[str, Entries] = {}
+    found, moved = [], dict[str, int]()
+    for one in entries:
+        dataset = one.names.dataset or one.file.stem
+        other = first.setdefault(dataset, one)
+        order = None if other is one else _order_of(one, other)
+        if order is not None:
+            moved[dataset] = moved.get(dataset, 0) + 1
+            one = replace(
+                one,
+                y_true=np.asarray(one.y_true)[order],
+                test_index=other.test_index,
+                read=partial(_in_order, one.read, order),
+            )
+        found.append(one)
+    for dataset, n in moved.items():
+        files = "1 file was" if n == 1 else f"{n:,} files were"
+        warn(
+            f"{dataset}: the points of {files} put into the order of {first[dataset].file.name}, "
+            "by test_index."
+        )
+    return found
+
+
+def _order_of(one: Entries, first: Entries) -> NDArray[np.intp] | None:
+    """Return which rows of a file are those of another, by their ids; None if they are as there."""
+    if (
+        one.test_index is None
+        or first.test_index is None
+        or (one.ids is None) != (first.ids is None)
+    ):
+        return None
+    if {np.ndim(each) for each in (one.test_index, first.test_index, one.y_true)} != {1}:
+        return None
+    own, others = (np.asarray(_names(each)) for each in (one, first))
+    if own.shape != others.shape or np.array_equal(own, others):
+        return None
+    mine, theirs = np.argsort(own), np.argsort(others)
+    sorted_own = own[mine]
+    if (sorted_own[1:] == sorted_own[:-1]).any() or not np.array_equal(sorted_own, others[theirs]):
+        return None
+    order = np.empty(len(own), dtype=np.intp)
+    order[theirs] = mine
+    return order
+
+
+def _in_order(
+    read: Callable[[Positions], Predicted], order: NDArray[np.intp], positions: Positions
+) -> Predicted:
+    found = read(positions)
+    label = None if found.label is None else found.label[..., order]
+    scores = None if found.scores is None else found.scores[:, order]
+    return replace(found, label=label, scores=scores)
+
+
 def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]:
     """Return arrays of a test set each with those of their whole data set.
 
@@ -225,6 +295,80 @@ def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -
     raise Unread(what, file=paths[1], key=None, options=options, before=each, after=also)
 
 
+_ONE_RUN_EACH = (
+    "\n  each test set then has one run, so spreads between seeds hold those between test sets"
+)
+
+
+def form_of_splits(paths: Sequence[Path]) -> str:
+    """Return the pattern by which each seed's file is a test set of its own; "" if none is."""
+    name, counts = models_of(paths)
+    is_plain = len(counts) == 1 and name.count("{run}") == 1 and MODEL not in name
+    return name.replace("{run}", "{repeat}") if is_plain and len(paths) > 1 else ""
+
+
+def require_no_splits_of_arrays(sources: Sequence[PredictionFile], error: UserError) -> None:
+    """Refuse arrays of a seed each that were split by it: no two have the same true classes.
+
+    `error`: what else is said of them.
+    """
+    files = [one.file for one in sources]
+    name = form_of_splits(files)
+    if not name or len({one.y_true.shape for one in sources}) > 1:
+        return
+    for at, one in enumerate(sources):
+        for other in sources[:at]:
+            if np.mean(one.y_true != other.y_true) < _FEWEST_OTHERS:
+                return
+    raise Unread(
+        error.message,
+        file=error.file,
+        key=error.key,
+        options={"name": name},
+        before="if each seed splits the data itself, each file is a test set: ",
+        after=f"{_ONE_RUN_EACH}\n  else {error.remedy}",
+    )
+
+
+_FEWEST_OTHERS = 0.05  # share of points whose true class is another one in other test sets
+
+
+def require_no_splits(paths: Sequence[Path], columns: Columns, what: str) -> None:
+    """Refuse tables of a seed each that were split by it: each has rows of its own.
+
+    They must be equally large for the command that is proposed to work. `what`: what is said.
+    """
+    frames = [read_frame(path) for path in paths]
+    form = form_of_splits(paths)
+    if not form or len({len(frame) for frame in frames}) > 1:
+        return
+    given, (one, other) = dict(columns), frames[:2]
+    row_id = given.get("row_id", "row_id")
+    free = [name for name in one.columns if name not in given.values()]
+    ids = [
+        name
+        for name in ([row_id] if row_id in one.columns else free)
+        if all(_names_rows(frame, name) for frame in frames)
+        and not one[name].sort().equals(other[name].sort())
+    ]
+    if not ids:
+        return
+    best = min(ids, key=lambda name: not is_named(name, "row_id"))
+    added = {} if row_id in one.columns else {"row_id": best}
+    raise Unread(
+        what,
+        file=paths[1],
+        key="row_id",
+        options={"name": form, **({"columns": {**given, **added}} if given or added else {})},
+        before="if each seed splits the data itself, each file is a test set: ",
+        after=_ONE_RUN_EACH,
+    )
+
+
+def _names_rows(frame: pl.DataFrame, name: str) -> bool:
+    return name in frame.columns and is_id(frame[name]) and frame[name].is_unique().all()
+
+
 def other_rows(frame: pl.DataFrame, first: pl.DataFrame, whose: str, other: str) -> str:
     """Return how a run's rows differ from those of the repeat's first run: columns row_id, truth.
 
@@ -257,6 +401,25 @@ def rows_told(one: Path, columns: Columns) -> str:
         "without row_id, rows are numbered in their order; bring all runs into one order, or give "
         "each row a column row_id that names its test point"
     )
+
+
+def tell_numbers(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:
+    """Say that numbers in files' names, such as of seeds, are not those of the runs."""
+    name, counts = models_of(files)
+    if len(files) < 2 or len(counts) != 1 or name.count("{run}") != 1 or MODEL in name:
+        return
+    if any(each.numbered or len(each.runs) > 1 for each in sources):
+        return
+    start, end = name.split("{run}")
+    rest = re.compile(f".*{re.escape(start)}([0-9]+){re.escape(end)}", re.DOTALL)
+    found = [rest.fullmatch(file.as_posix()) for file in files]
+    numbers = [int(each[1]) for each in found if each]
+    if len(numbers) == len(files) and numbers != [*range(len(numbers))]:
+        warn(
+            f"runs are numbered 0 to {len(numbers) - 1}, in the order of their files' numbers "
+            f"({some([str(number) for number in numbers], _SHOWN)}). To keep those: "
+            f"--name {shlex.quote(name)}"
+        )
 
 
 def require_one_model(files: Sequence[Path], sources: Sequence[PredictionFile]) -> None:

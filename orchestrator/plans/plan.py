@@ -217,12 +217,14 @@ class Plan:
     def extents(self) -> pl.DataFrame:
         """The planned size of every cell, including dropped ones: columns cell, repeats, runs.
 
-        A plan only grows, and each cell as a whole: a cell has exactly repeats × runs runs.
+        A plan only grows, and each cell as a whole: a cell has exactly repeats × runs runs. Those
+        that were imported may have any numbers, such as seeds from 100 on: `runs` is how many.
         """
         rows = pl.concat(self.parts) if self.parts else pl.DataFrame(schema=pl.Schema(ROWS))
+        numbered = pl.col("run").max().cast(pl.UInt32) + 1
         return rows.group_by("cell").agg(
             repeats=pl.col("repeat").max().cast(pl.UInt32) + 1,
-            runs=pl.col("run").max().cast(pl.UInt32) + 1,
+            runs=pl.col("run").n_unique() if self.is_imported else numbered,
         )
 
     @cached_property

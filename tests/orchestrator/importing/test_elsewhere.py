@@ -187,7 +187,7 @@ def test_what_was_read_is_told_by_runs_and_accuracies() -> None:
     assert f"  mlp: 1 run, accuracy {right(12)[0]:.3f}" in said
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".tsv", ".pkl"])
+@pytest.mark.parametrize("suffix", [".json", ".tsv", ".pkl"])
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_formats_that_are_not_read_come_with_what_makes_them_readable(
     suffix: str, is_folder: bool
@@ -197,8 +197,6 @@ def test_formats_that_are_not_read_come_with_what_makes_them_readable(
         file, frame = Path(f"lab/seed{seed}{suffix}"), table(wrong)
         if suffix == ".json":
             file.write_text(json.dumps(frame.to_dicts()))
-        elif suffix == ".jsonl":
-            frame.write_ndjson(file)
         elif suffix == ".tsv":
             frame.write_csv(file, separator="\t")
         else:

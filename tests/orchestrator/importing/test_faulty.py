@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.groups import list_groups
@@ -259,3 +260,58 @@ def test_many_files_are_not_all_named(tmp_path: Path) -> None:
 def test_a_fault_of_all_files_proposes_to_leave_none_out(tmp_path: Path) -> None:
     given = folder(tmp_path, lambda n: {"labels": LABELS[n] + 1, "y_true": Y})
     assert "leave" not in refused(tmp_path, given)
+
+
+# points in an order of their own
+
+
+@pytest.mark.parametrize("kind", ["scores", "labels"])
+@pytest.mark.parametrize("names", ["numbers", "texts"])
+def test_files_with_points_in_orders_of_their_own(tmp_path: Path, names: str, kind: str) -> None:
+    of_point = (
+        np.arange(SAMPLES) if names == "numbers" else np.array([f"i{n}" for n in range(SAMPLES)])
+    )
+
+    def order(number: int) -> Any:
+        return np.random.default_rng(number).permutation(SAMPLES)
+
+    def run(number: int) -> dict[str, Any]:
+        rows = order(number)
+        predicted = (SCORES if kind == "scores" else LABELS)[number][rows]
+        return {kind: predicted, "y_true": Y[rows], "test_index": of_point[rows]}
+
+    given = folder(tmp_path, run)
+    done = command("import", given, "--out", tmp_path / "sweep")
+    assert "points of 3 files were put into the order of seed-0.npz, by test_index" in done.output
+    _, found, true = labels(tmp_path / "sweep")
+    assert found == LABELS[:, order(0)].astype(str).tolist()
+    assert true == Y[order(0)].astype(str).tolist()
+
+
+def test_other_points_are_not_sorted(tmp_path: Path) -> None:
+    def run(number: int) -> dict[str, Any]:
+        return {"labels": LABELS[number], "y_true": Y, "test_index": np.arange(SAMPLES) + number}
+
+    assert "are in one of them alone" in refused(tmp_path, folder(tmp_path, run))
+
+
+# batches
+
+
+@pytest.mark.parametrize("size", [16, 15, SAMPLES])
+@pytest.mark.parametrize("kind", ["scores", "labels", "scores alone", "labels alone"])
+def test_batches_of_tensors_are_joined(tmp_path: Path, kind: str, size: int) -> None:
+    (tmp_path / "seeds").mkdir()
+    for number in range(RUNS):
+        name, *alone = kind.split()
+        given = torch.tensor((SCORES if name == "scores" else LABELS)[number]).split(size)
+        content = [*given] if alone else {name: [*given], "y_true": [*torch.tensor(Y).split(size)]}
+        torch.save(content, tmp_path / "seeds" / f"seed-{number}.pt")
+        if alone:
+            np.save(tmp_path / "seeds" / "y_true.npy", Y)
+    assert imported(tmp_path, tmp_path / "seeds")[1] == LABELS.astype(str).tolist()
+
+
+def test_tensors_of_a_run_each_are_runs(tmp_path: Path) -> None:
+    torch.save({"scores": [*torch.tensor(SCORES)], "y_true": torch.tensor(Y)}, tmp_path / "a.pt")
+    assert imported(tmp_path, tmp_path / "a.pt")[1] == LABELS.astype(str).tolist()

@@ -36,6 +36,7 @@ class Citation:
     number: str = ""
     pages: str = ""
     doi: str = ""
+    published: str = ""  # where, if neither in a journal nor in proceedings
     note: str = ""  # of this software, as no other is cited
     cited_for: str = ""  # quantities that the study defines
 
@@ -45,7 +46,7 @@ class Citation:
         doi = f"doi:{self._doi}" if self._doi else self.note
         year = str(self.year) if self.year else ""
         number = f"({self.number})" if self.number else ""
-        venue = f"{self.journal or self.book} {self.volume}{number}".strip()
+        venue = f"{self.journal or self.book or self.published} {self.volume}{number}".strip()
         parts = (self.title, venue, self.pages.replace("-", "–"), year, doi)
         return f"{self.authors}: {', '.join(filter(None, parts))}"
 
@@ -77,7 +78,12 @@ class Citation:
         facts |= {"number": self.number.replace("-", "--"), "pages": self.pages.replace("-", "--")}
         if self.arxiv:
             venue = "" if self.journal or self.book else f"arXiv:{self.arxiv}"
-            facts |= {"howpublished": venue, "eprint": self.arxiv, "archivePrefix": "arXiv"}
+            facts |= {
+                "howpublished": self.published or venue,
+                "eprint": self.arxiv,
+                "archivePrefix": "arXiv",
+            }
+        facts.setdefault("howpublished", self.published)
         facts["doi"] = self._doi
         lines = (f"  {name} = {{{value}}},\n" for name, value in facts.items() if value)
         kind = "article" if self.journal else "inproceedings" if self.book else "misc"
@@ -232,6 +238,18 @@ def seeds_in_words(models: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         get, model = ("gets", "it is") if len(fixed) == 1 else ("get", "each is")
         yield f"{listed(fixed)} {get} no seed: trained on the same data, {model} the same model."
 
+
+DATA = {
+    "sklearn:iris": "fisher1936",
+    "sklearn:breast_cancer": "street1993",
+    "sklearn:digits": "alpaydin1998",
+    "sklearn:wine": "aeberhard",
+    "torchvision:MNIST": "lecun1998",
+    "torchvision:FashionMNIST": "xiao2017",
+    "torchvision:CIFAR10": "krizhevsky2009",
+    "torchvision:CIFAR100": "krizhevsky2009",
+}
+"""What is cited for data, by source."""
 
 _CITED = {"scikit-learn": "pedregosa2011", "torch": "paszke2019", "xgboost": "chen2016"}
 """What is cited for packages that trained."""

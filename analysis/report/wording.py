@@ -18,6 +18,7 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.citations import (
+    DATA,
     INTERNAL,
     STUDIES,
     is_own,
@@ -173,6 +174,8 @@ _SPELT = {
 """What the names of classifiers stand for."""
 
 _ARCHITECTURES = {
+    "lr-sgd": "bottou2010",
+    "svm-sgd": "cortes1995",
     "mlp": "martinez2017",
     "vgg": "simonyan2015",
     "resnet": "he2016deep",
@@ -236,7 +239,9 @@ def _data(study: Study) -> Iterator[str]:
             if one.get(of)
         ]
         source = [one["source"]] if one.get("source") not in (None, name) else []
-        told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
+        from_ = str(one.get("source", name))
+        cited = f" [@{DATA[from_]}]" if from_ in DATA else ""
+        told.append(f"{name}{cited} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
     tested: dict[tuple[str, str], list[str]] = {}
     for name, one in () if study.imported else study.datasets.items():

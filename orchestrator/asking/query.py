@@ -119,6 +119,27 @@ def of_paper(sweeps: Mapping[str, Results], question: Query) -> list[str]:
     return list(dict.fromkeys([*(several_of or apart), *few, *order]))
 
 
+def of_file(sweeps: Mapping[str, Results], question: Query) -> list[str]:
+    """Return the columns of a file, if none are asked for; empty for those of `ask`.
+
+    What tells rows apart as columns that programs group by: dataset, classifier, other axes that
+    vary and `vary`, repeat_index, the run (run_index, or run_i and run_j), the rest of the key,
+    then those of `ask`.
+    """
+    if question.table not in table_names() or question.columns or question.is_grouped:
+        return []
+    rows = pl.concat(list(named_rows(sweeps, question.table).values()), how="vertical")
+    names = rows.collect_schema().names()
+    key = [name for name in records()[question.table].key if name not in (*CELL_KEY, SWEEP)]
+    if "repeat_index" not in key:
+        return []
+    wanted_rows = rows.filter(wanted(question.where, rows.collect_schema(), "--where"))
+    first = [*what_varies(wanted_rows), "vary", "repeat_index", *ADDRESSES.values(), *key]
+    order = [question.sort.removeprefix("-")] if question.sort else []
+    shown = main_columns(question.table, wanted_rows)
+    return list(dict.fromkeys(name for name in (*first, *shown, *order) if name in names))
+
+
 def every_column(sweeps: Mapping[str, Results], question: Query) -> list[str]:
     """Return the names of all columns of a table; of groups, of all that can be averaged."""
     schema = next(iter(named_rows(sweeps, question.table).values())).collect_schema()

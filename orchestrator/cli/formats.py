@@ -194,17 +194,30 @@ def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
 
 
 def _in_words(columns: Sequence[str], rows: Rows) -> tuple[list[str], list[list[object]]]:
-    """Return heads in words, and so the names of metrics and axes in cells."""
+    """Return heads in words, and so the names of metrics, axes and data in cells."""
     from manyseed.analysis.figures.labels import labelled
 
     named = [name in ("metric", "axis") for name in columns]
+    short = [_without_sources([row[at] for row in rows]) for at in range(len(columns))]
     return [labelled(name) for name in columns], [
         [
-            labelled(cell) if is_name and isinstance(cell, str) else cell
-            for cell, is_name in zip(row, named, strict=True)
+            labelled(cell) if is_name and isinstance(cell, str) else of.get(cell, cell)
+            for cell, is_name, of in zip(row, named, short, strict=True)
         ]
         for row in rows
     ]
+
+
+_SOURCE = re.compile(r"(sklearn|torchvision|openml|synthetic|hf):(?=\w)")
+
+
+def _without_sources(cells: Sequence[object]) -> dict[object, object]:
+    """Return names without the source before them (sklearn:wine), where they stay apart."""
+    texts = {cell for cell in cells if isinstance(cell, str)}
+    short: dict[object, object] = {
+        text: _SOURCE.sub("", text) for text in texts if _SOURCE.match(text)
+    }
+    return short if len({short.get(text, text) for text in texts}) == len(texts) else {}
 
 
 def _best(

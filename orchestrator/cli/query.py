@@ -116,7 +116,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.asking.query import Query, every_column, of_paper
+    from manyseed.orchestrator.asking.query import Query, every_column, of_file, of_paper
     from manyseed.orchestrator.sweep import Sweep
 
     form = formats.asked(form, output, as_json=as_json)
@@ -151,6 +151,8 @@ def query(
     few = of_paper(results, question) if form in formats.IN_WORDS else []
     if few:
         question = replace(question, columns=few)
+    elif form in _NUMBERS:
+        question = replace(question, columns=of_file(results, question) or question.columns)
     frame = _bounded(results, question)
     if few and len(frame):
         frame = frame.select(one for one in frame.columns if frame[one].count())

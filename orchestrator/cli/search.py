@@ -60,7 +60,13 @@ def words_asked(phrase: str, texts: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return the words of a phrase that some page has, and those that none has."""
     asked = _DEFINED.sub("", _DEFINED.sub("", spelt(phrase))).split("-")
     known = {*_stems(" ".join(texts.values()))}
-    lone = max(map(len, asked)) == 1  # one letter stands everywhere
+    # one letter stands everywhere, unless it is another word for a section, as R
+    lone = max(map(len, asked)) == 1 and not any(
+        "-".join(asked) == spelt(term)
+        for text in texts.values()
+        for _, one in sections(text).values()
+        for term in also(one)
+    )
     absent = [
         word
         for word in asked
@@ -211,9 +217,14 @@ _VERB = re.compile(r"(?<=[a-z]{3})(?<!e)ed$|(?<=[a-z]{3})ing$")
 _ENDINGS = re.compile(r"(ations?|ly|e|y|i)$")  # that forms of a word differ in
 
 
+_ALONE = {"patience"}  # no form of patient
+
+
 @cache
 def stem(word: str) -> str:
     """Return what forms of a word have in common: ``significan`` of significance, significantly."""
+    if word in _ALONE:
+        return word
     word = _PLURAL.sub("", re.sub(r"(?<=[a-z]{2})ie[sd]$", "y", word))
     word = _VERB.sub("", word)
     if len(word) > _LONG_WORD and word[-1] == word[-2] and word[-1] not in "aeiou":

@@ -74,6 +74,8 @@ def _error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserErro
     if kind == "extra_forbidden":
         options = _model_at(model, location[:-1]).model_fields
         meant = _meant(str(location[-1]), value, options)
+        if (topic := _TOPICS.get(re.sub("[_-]", "", str(location[-1]).lower()))) is not None:
+            meant = f"{meant}; see: manyseed docs {topic}"
         return UserError("unknown key", file=path, key=key, remedy=meant)
     if kind == "missing":
         return UserError("this key is missing", file=path, key=key, remedy=_example(str(key)))
@@ -89,6 +91,18 @@ _ELSEWHERE = {
     "repeats": ("test sets", "test_sets", "n_test_sets", "splits", "n_splits", "folds"),
 }
 """What some keys of the file and of grids count, and are called elsewhere."""
+_TOPICS = {
+    "earlystopping": "early stopping",
+    "patience": "early stopping",
+    "classweight": "class weight",
+    "classweights": "class weight",
+    "batchsize": "batch size",
+    "optimizer": "optimizers",
+    "optimiser": "optimizers",
+    "weightdecay": "weight decay",
+    "learningrate": "learning rate",
+}
+"""What the manual says of some keys that files of other tools have, in any spelling."""
 _COUNTED = {name for names in _ELSEWHERE.values() for name in names}
 
 

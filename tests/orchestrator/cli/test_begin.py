@@ -196,7 +196,32 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("significance", "results#comparing-cells-classifiers-and-sweeps"),
         ("p-value", "faq#p-values-and-multiple-testing"),
         ("cross-validation", "datasets#a-split-in-the-file"),
-        ("early stopping", "faq#early-stopping-and-validation-sets"),
+        *(
+            (words, "faq#early-stopping-and-validation-sets")
+            for words in ("early stopping", "early_stopping", "patience")
+        ),
+        *(
+            (words, "faq#results-in-excel-r-matlab-and-other-programs")
+            for words in ("R", "read in R", "excel", "open in excel", "matlab")
+        ),
+        *((words, "faq#versions-and-reporting-a-bug") for words in ("bug", "version", "update")),
+        ("timeout", "faq#the-walltime-is-too-short-for-one-fit"),
+        ("patient", "faq#rows-that-belong-together-and-other-leakage"),
+        ("batchsize", "faq#setting-a-learning-rate"),
+        ("how to make figures bigger", "plots#figures-as-files-manyseed-plot"),
+        ("reviewer asks for error bars", "faq#how-intervals-are-computed"),
+        ("can I trust three seeds", "recipes#how-many-seeds-do-i-need"),
+        ("run overnight", "faq#logging-out-while-it-trains"),
+        ("my job was killed", "faq#it-stopped-in-the-middle"),
+        ("pause training", "faq#it-stopped-in-the-middle"),
+        ("store is too big", "scale#what-to-keep"),
+        ("keras model", "own#a-training-function"),
+        ("table is too wide", "results#asking-manyseed-query"),
+        (
+            "results differ between machines",
+            "faq#two-results-differ-though-the-seed-is-the-same",
+        ),
+        ("hyperparameter search", "sweep-file#tune"),
         ("interrupt", "faq#it-stopped-in-the-middle"),
         ("parallel", "classifiers#many-seeds-at-once"),
         *((word, "faq#licence-and-how-to-cite") for word in ("license", "licence", "cite")),

@@ -184,6 +184,28 @@ def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:
     assert asked(sweep, "-t", "runs", "--limit", 3, "-f", "csv").count("\n") == 4
 
 
+def test_rows_in_a_file_say_in_columns_which_run_they_are(sweep: Sweep, tmp_path: Path) -> None:
+    """Spreadsheets and other programs group by columns; an address would have to be taken apart."""
+    first = ["dataset", "classifier"]
+    for table, key in (
+        ("runs", ["repeat_index", "run_index"]),
+        ("pairs", ["repeat_index", "run_i", "run_j"]),
+        ("ranking", ["repeat_index", "run_index", "rank"]),
+        ("repeats", ["repeat_index"]),
+    ):
+        rows = pl.read_csv(io.StringIO(asked(sweep, "-t", table, "-f", "csv")))
+        names = rows.columns
+        at = names.index("vary")
+        assert (names[:2], names[at + 1 : at + 1 + len(key)]) == (first, key), table
+        assert {*sweep.query(table).columns} <= {*names}
+        assert rows.unique([*names[: at + 1], *key]).height == rows.height, "these name a row"
+        if "address" in names:
+            parts = rows["address"].str.split(":").list
+            assert parts.get(2).cast(int).to_list() == rows["run_index"].to_list()
+    made = asked(sweep, "-t", "runs", "--limit", 1, "--json", "--sort", "fit_seconds")
+    assert {"vary", "fit_seconds"} <= {*json.loads(made)["rows"][0]}
+
+
 def test_a_table_for_a_paper_has_few_columns_unless_more_are_asked_for(sweep: Sweep) -> None:
     axes = [name for name in sweep.query().columns if name in AXES]
     apart = [name for name in axes if sweep.query()[name].n_unique() > 1]
@@ -192,18 +214,18 @@ def test_a_table_for_a_paper_has_few_columns_unless_more_are_asked_for(sweep: Sw
     for form, cut in (("markdown", " | "), ("latex", " & ")):
         code, text = inside("query", sweep.directory, "--format", form)
         assert code == 0
-        heads = next(line for line in text.splitlines() if "mean accuracy" in line)
+        heads = next(line for line in text.splitlines() if line.count("accuracy") > 1)
         assert heads.count(cut) == len(apart) + len(numbers) - 1
         assert "Other columns: --columns NAME,…" in text
         code, text = inside("query", sweep.directory, "--format", form, "--by", "classifier")
-        heads = next(line for line in text.splitlines() if "mean accuracy" in line)
+        heads = next(line for line in text.splitlines() if line.count("accuracy") > 1)
         assert heads.count(cut) == 1 + len(numbers[1:]) - 1
         code, text = inside("query", sweep.directory, "--format", form, "--sort", "-n_repeats")
         assert code == 0, text
     code, text = inside("query", sweep.directory, "-f", "latex", "-w", "accuracy_std IS NULL")
     assert code == 0
-    assert "mean accuracy" in text
-    assert "SD of accuracy" not in text, "no row has one"
+    assert r"mean\\accuracy" in text
+    assert r"{SD of\\accuracy" not in text, "no row has one"
     for form in ("csv", "json"):
         code, text = inside("query", sweep.directory, "--format", form)
         assert "alpha_hat_mean" in text
@@ -285,13 +307,14 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
     )
     text = formats.in_format(frame, "latex", {}, ["100 % of\n\\input{x}"]).decode()
     lines = text.splitlines()
-    assert lines[1].startswith("% wide: about 346 pt, where the class article has 345 pt")
+    assert lines[1] == r"{\small\setlength{\tabcolsep}{6pt}", "346 pt, of which a page has 345"
     assert [lines.pop(0), *lines[1:4]] == [
         "% needs \\usepackage{booktabs}",
-        r"\begin{tabular}{lrr}",
+        r"\begin{tabular}{@{}lrr@{}}",
         r"\toprule",
         r"dataset name & accuracy & n \\",
     ]
+    assert lines.pop(-6) == r"\par}"
     assert lines[-7:] == [
         r"\bottomrule",
         r"\end{tabular}",
@@ -321,10 +344,9 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
 def compiled(text: str, folder: Path) -> None:
     """Compile a LaTeX table if there is a compiler."""
     if compiler := shutil.which("pdflatex"):
-        page = (
-            f"\\documentclass{{article}}\\usepackage{{booktabs,longtable}}\\begin{{document}}{text}"
-        )
-        (folder / "page.tex").write_text(page + "\\end{document}")
+        page = "\\documentclass{article}\\usepackage{booktabs,longtable,array}"
+        page += f"\\begin{{document}}{text}\\end{{document}}"
+        (folder / "page.tex").write_text(page)
         options = ["-interaction=nonstopmode", "-halt-on-error", "page.tex"]
         done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout
@@ -462,7 +484,7 @@ def test_a_column_has_one_form_of_intervals_and_spreads_are_not_bold() -> None:
     )
     paper = formats.for_paper("latex", None, None, "best")
     text = formats.in_format(frame, "latex", {}, [], paper).decode()
-    assert r"\begin{tabular}{lrrr}" in text
+    assert r"\begin{tabular}{@{}lrrr@{}}" in text
     end = text.splitlines().index(r"\bottomrule")
     assert text.splitlines()[end - 2 : end] == [
         r"mlp & $\mathbf{0.9900}$ (0.9500 to 0.9980) & 0.1000 & $0.3000 \pm 0.0500$ \\",

@@ -1,0 +1,81 @@
+"""Tables in LaTeX are as wide as the text of a page at most, as LaTeX itself sets them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from manyseed.orchestrator.cli.escaping import in_latex
+from manyseed.orchestrator.cli.formats import Paper, in_format
+from tests.orchestrator.conftest import inside
+
+NUMBERS = [["sklearn:breast_cancer", "random-forest", 0.9612, "0.9441 ± 0.0112", 1234, 0.0021]] * 3
+TALL = [*NUMBERS * 20]
+SENTENCES = [
+    ["breast-cancer", "mlp better than logistic-regression", "never told in any of 200 draws", n]
+    for n in range(4)
+]
+TABLES = {
+    "narrow": (["dataset", "runs"], [["wine", 3], ["iris", 4]]),
+    "numbers": (["dataset", "classifier", "mean accuracy", "SD between", "runs", "SD"], NUMBERS),
+    "long": (["dataset", "classifier", "mean accuracy", "SD between", "runs", "SD"], TALL),
+    "sentences": (["dataset", "verdict", "what is said of it", "number of points"], SENTENCES),
+    "heads": (["standard deviation of accuracy between runs"] * 5, [[0.1234] * 5] * 2),
+}
+
+
+def _document(table: str) -> str:
+    packages = ",".join(re.findall(r"% needs \\usepackage{(.*)}", table))
+    return (
+        f"\\documentclass{{article}}\n\\usepackage{{{packages}}}\n\\begin{{document}}\n"
+        f"{table}\n\\end{{document}}\n"
+    )
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("caption", ["", "Some results"])
+def test_a_table_fits_the_text_of_a_page(name: str, caption: str, tmp_path: Path) -> None:
+    columns, rows = TABLES[name]
+    best = {(0, len(columns) - 1), (1, 0)}
+    table = in_latex(columns, rows, ["A note."], best, (caption, ""))
+    assert "% wide" not in table
+    assert (r"\setlength{\tabcolsep}" in table) == (name != "narrow")
+    assert table.count("{") == table.count("}")
+    if name == "sentences":
+        assert r">{\raggedright\arraybackslash}p{" in table
+        assert "array" in table.partition("\n")[0]
+    if shutil.which("pdflatex") is None:
+        return  # the widths above are estimates, which are too large rather than too small
+    (tmp_path / "t.tex").write_text(_document(table), "utf-8")
+    line = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout, table
+
+
+def test_what_cannot_fit_is_said() -> None:
+    columns = [f"column{n}" for n in range(20)]
+    assert in_latex(columns, [[0.1234] * 20], [], set(), ("", "")).count("% wide: about") == 1
+
+
+def test_names_of_data_are_without_their_source_where_that_tells_them_apart() -> None:
+    import polars as pl
+
+    frame = pl.DataFrame({"dataset": ["sklearn:wine", "sklearn:iris"], "accuracy": [0.5, 0.6]})
+    for form in ("latex", "markdown"):
+        text = in_format(frame, form, {}, [], Paper()).decode()
+        assert ("sklearn" in text, "wine" in text) == (False, True)
+    assert "sklearn:wine" in in_format(frame, "csv", {}, [], Paper()).decode()
+    both = pl.DataFrame({"dataset": ["sklearn:wine", "wine"], "accuracy": [0.5, 0.6]})
+    assert "sklearn:wine" in in_format(both, "latex", {}, [], Paper()).decode()
+
+
+def test_compare_and_answers_fit(quick_analysed) -> None:  # type: ignore[no-untyped-def]
+    for verb in (["compare"], ["howmany"], ["answers", "accuracy"], ["answers", "variance"]):
+        line = [verb[0], quick_analysed.directory, *verb[1:], "--format", "latex"]
+        code, text = inside(*line)
+        assert (code, "% wide" in text) == (0, False), text

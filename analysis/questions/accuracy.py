@@ -16,12 +16,12 @@ import polars as pl
 
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import Real, t_interval, too_few, within
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
+from manyseed.analysis.questions.usual import CONTEXT, chosen
 from manyseed.analysis.tables.rows import Tables
 
 LISTED = 8  # datasets
@@ -96,25 +96,15 @@ def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracie
 
 
 def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Accuracies:
-    """Compare the classifiers of a dataset in the context that most of them have.
-
-    Of several, the one nearest to the references of the axes is taken, then the first.
-    """
+    """Compare the classifiers of a dataset in its chosen context."""
     others = [name for name in CONTEXT if name != "dataset"]
-    usual = [pl.col(name).cast(pl.String) == REFERENCES[name] for name in others]
-    contexts = (
-        own.group_by(others, maintain_order=True)
-        .agg(pl.col("classifier").n_unique().alias("_many"), pl.col("cell").min().alias("_first"))
-        .with_columns(_usual=pl.sum_horizontal(one.fill_null(value=False) for one in usual))
-        .sort("_many", "_usual", "_first", descending=[True, True, False])
-    )
-    chosen = own.join(contexts.head(1).select(others), on=others, how="semi", nulls_equal=True)
-    cells = chosen.unique("classifier", keep="first", maintain_order=True).select("cell")
-    chosen = chosen.join(cells, on="cell", how="semi", maintain_order="left")
-    shared = chosen.filter(pl.col("cell").n_unique().over("repeat_index") == cells.height)
+    usual = own.join(chosen(own), on=others, how="semi", nulls_equal=True, maintain_order="left")
+    cells = usual.unique("classifier", keep="first", maintain_order=True).select("cell")
+    usual = usual.join(cells, on="cell", how="semi", maintain_order="left")
+    shared = usual.filter(pl.col("cell").n_unique().over("repeat_index") == cells.height)
     if shared.is_empty():  # an unfinished sweep: the cell with most test sets
-        most = chosen["cell"].mode(maintain_order=True)[0]
-        shared = chosen.filter(cell=most)
+        most = usual["cell"].mode(maintain_order=True)[0]
+        shared = usual.filter(cell=most)
     shared = shared.sort("classifier", "repeat_index")
     names = shared["classifier"].unique(maintain_order=True).to_list()
     table = shared["accuracy_mean"].to_numpy().reshape(len(names), -1)
@@ -127,7 +117,7 @@ def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Acc
     else:
         both = [(names[i], names[k]) for i, k in zip(first, second, strict=True)]
         apart = _over_seeds(shared, runs, both, sure)
-    context = chosen.row(0, named=True)
+    context = usual.row(0, named=True)
     n_runs = shared["n_runs"].to_list()
     return Accuracies(
         dataset=str(own["dataset"][0]),

@@ -40,10 +40,8 @@ from manyseed.analysis.questions.intervals import (
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
+from manyseed.analysis.questions.usual import CONTEXT, usual_cells
 from manyseed.analysis.tables.rows import VARIES, Tables
-
-CONTEXT = [name for name in AXES if name != "classifier"]
-"""The axes that describe a cell, without its classifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,8 @@ class Spreads:
     """Spreads of classifiers, the largest first.
 
     `contexts`: number of cells of each classifier. `left`: classifiers that share too few cells to
-    be compared. `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
+    be compared. `where`: what is unusual of the cells, in words.
+    `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
     with an interval that holds for all pairs of classifiers together (Bonferroni). `pairs`: number
     of these pairs. `like_first` and `like_last`: classifiers whose spread cannot be told from the
     largest, and from the smallest, likewise. `alike`: classifiers whose runs are equal on each test
@@ -135,16 +134,21 @@ class Spreads:
     like_first: tuple[str, ...]
     like_last: tuple[str, ...]
     alike: tuple[AlikeRuns, ...] = ()
+    where: str = ""
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     """Compare classifiers, or describe a single one; None if none share cells whose runs vary.
+
+    Of each dataset, only the usual cells count: elsewhere noise and subsamples vary, too.
 
     `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
     cells = cells.filter(perturb_hparams="none")  # elsewhere runs differ by more than seeds
+    usual, where = usual_cells(tables.cells.filter(perturb_hparams="none"))
+    cells = cells.join(usual, on="cell", how="semi", maintain_order="left")
     if cells.height and cells["classifier"].n_unique() == 1:
         own = cells.select("cell", pl.col("classifier", "dataset").cast(pl.String))
         shared: CellBlock | None = CellBlock((own["classifier"][0],), own.height, (), own)
@@ -197,7 +201,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     alike = tuple(AlikeRuns(*row) for row in found.filter(is_alike).select(shown).rows())
     found = found.filter(~pl.Series(is_alike, dtype=pl.Boolean))
     if found.is_empty():
-        return Spreads((), shared.contexts, shared.left, 1.0, 1.0, 1.0, 0, (), (), alike)
+        return Spreads((), shared.contexts, shared.left, 1.0, 1.0, 1.0, 0, (), (), alike, where)
     influence = (
         rows.group_by(_CLUSTER, maintain_order=True)
         .agg(total(pl.col("square")).alias("own"))
@@ -231,7 +235,8 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     like_first = tuple(own["classifier"] for own in all_of[1:] if compared(first, own)[1] <= 1)
     like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
     ratio = compared(first, last)
-    return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, alike)
+    of = shared.contexts, shared.left
+    return Spreads(by_sd, *of, *ratio, pairs, like_first, like_last, alike, where)
 
 
 FEWEST_OF_ONE = 3  # runs of the single test set of a classifier
@@ -248,7 +253,7 @@ def on_one_test_set(
     `tables`: as in `spreads`. Returns the spreads, the largest first, and classifiers whose runs
     differ too little.
     """
-    usual = tables.cells.filter(perturb_hparams="none").select("cell")
+    usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
     repeats = tables.repeats.filter(VARIES)
     repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
     if repeats["dataset"].n_unique() != 1 or repeats["classifier"].is_duplicated().any():
@@ -327,11 +332,12 @@ class Standings:
 
 
 def standings(cells: pl.DataFrame) -> Standings | None:
-    """Rank classifiers; None if no two of them share two datasets.
+    """Rank classifiers on usual cells; None if no two of them share two datasets.
 
     `cells`: the table of cells with the columns of `AXES`, of one snapshot.
     """
     known = cells.filter(pl.col("accuracy_mean").is_not_null())
+    known = known.join(usual_cells(known)[0], on="cell", how="semi", maintain_order="left")
     shared = block(known) if known.height else None
     if shared is None:
         return None
@@ -402,6 +408,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         return
     figures = ("overview-accuracy-std", "cells-1")
     alike = " ".join(one.words for one in found.alike)
+    of = f"Between seeds, sd of accuracy{f' ({found.where})' if found.where else ''}"
     if not found.rows:
         yield Answer(_limits(found.alike), evidence=alike, figures=figures)
         return
@@ -419,6 +426,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     if found.left:
         share = "shares" if len(found.left) == 1 else "share"
         over += f"; {', '.join(found.left)} {share} too few cells to be compared"
+    over += f", with {found.where}" if found.where else ""
     over += "; each interval is over seeds on these test sets, and assumes "
     if max(abs(row.skewness) for row in found.rows) > SKEWED:
         over += "normal values, but these are skewed, so it may miss the truth"
@@ -429,7 +437,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     )
     if single:
         yield Answer(
-            f"Between seeds, sd of accuracy: {most.classifier} {fixed(most.sd)} "
+            f"{of}: {most.classifier} {fixed(most.sd)} "
             f"({fixed(most.low)} to {fixed(most.high)}){still}.",
             evidence=f"Between seeds, the accuracy of {most.classifier} varies with a standard "
             f"deviation of {largest} (95 %; {over}).{alike}",
@@ -468,7 +476,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         )
     sds = [f"{row.classifier} {fixed(row.sd)}" for row in found.rows]
     yield Answer(
-        first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}{still}."),
+        first_ones(sds, lambda text: f"{of}: {text}; {told}{still}."),
         evidence=text + alike,
         rows=rows,
         figures=(*figures, "summary"),

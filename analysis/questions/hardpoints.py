@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -298,13 +299,18 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
     )
 
 
+def _by(row: Mapping[str, Any]) -> str:
+    """Name the classifier, where a row is of one."""
+    return f", {row['classifier']}" if row.get("classifier") else ""
+
+
 def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
     """List points, and say how to list all `n` of them."""
     lines = (
-        f"  {row['dataset']}, {place(row)}: {column} {fixed(row[column], 2)}, labelled "
+        f"  {row['dataset']}, {place(row)}{_by(row)}: {column} {fixed(row[column], 2)}, labelled "
         f"{row['truth'] or 'variously'}, "
         + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
         for row in rows.iter_rows(named=True)
     )
-    more = (f"  {rows.height:,} of {n:,} are listed; limit = {n} lists all",)
+    more = (f"  {rows.height:,} of {n:,} are listed; --limit {n} lists all",)
     return (*lines, *(more if n > rows.height else ()))

@@ -18,6 +18,7 @@ from manyseed.analysis.figures.kind import FURTHER
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
 from manyseed.analysis.questions.hardpoints import by_point
 from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.usual import of_usual
 from manyseed.analysis.report.wording import summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.averaging import compared
@@ -209,7 +210,7 @@ def report(
     amounts = caveats.amounts(record) if is_current else None
     points = None
     if POINTS in results:
-        points = with_names(by_point(results.scan(POINTS)).lazy(), results).collect()
+        points = with_names(by_point(of_usual(results.scan(POINTS))).lazy(), results).collect()
     content = context(
         name,
         counts,

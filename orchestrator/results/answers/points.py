@@ -19,6 +19,7 @@ from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, comp
 from manyseed.analysis.questions.crossed import flips
 from manyseed.analysis.questions.hardpoints import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.usual import of_usual
 from manyseed.analysis.tables.rows import IS_CROSSED, PAIR
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.asking.query import names_of, rows_of, with_names
@@ -45,6 +46,8 @@ if TYPE_CHECKING:  # it imports Numba
 def points(results: Results, *, where: str | None = None, limit: int = LISTED) -> list[Answer]:
     """Say which test points flip between runs, and which nearly every run gets wrong.
 
+    Only usual cells count, or those of them that meet a condition: noise on training data and
+    subsamples of it change predictions, too.
     A point flips between two runs of a cell on one test set if they predict different classes.
     A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
     such points are named if there are more than classifiers that err independently have in common.
@@ -65,7 +68,7 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
 
     with results.damage_named(POINTS):
         rows = rows_of(results, POINTS) if where else results.scan(POINTS)
-        rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
+        rows = of_usual(rows.filter(wanted(where, rows.collect_schema(), "--where")))
         labels = with_names(by_point(rows).lazy(), results).collect()
         found = [_with_untested(one, results, labels) for one in answer(rows, labels, limit)]
         cells = rows.select("cell").unique()

@@ -12,6 +12,7 @@ from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Mean, accuracies, headlines, sentences
+from manyseed.analysis.questions.classifiers import spreads, standings
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.question import answers
 from tests.analysis.planted import planted
@@ -231,3 +232,31 @@ def test_no_error_at_all_asks_for_a_leak():
     almost = replace(tables, repeats=tables.repeats.with_columns(accuracy_mean=lower))
     (one,) = accuracies(almost)
     assert asked not in headlines(one)
+
+
+def test_spread_and_ranks_are_those_of_the_cells_that_accuracies_are_of():
+    """Not of half the rows or of noise, where more than seeds differs."""
+    of = {1.0: 0.01, 0.5: 0.04}
+    tables = planted(
+        2,
+        ("a", "b"),
+        ("none", "relative:0.1"),
+        (0.5, 1.0),
+        repeats=5,
+        sd=lambda dataset, name, scheme, share: of[share] * (1 if scheme == "none" else 3),
+        accuracy=lambda dataset, name, scheme, share: 0.8 if (name == "a") == (share == 1) else 0.6,
+    )
+    usual = (tables.cells["train_fraction"] == 1) & (tables.cells["perturb_continuous"] == "none")
+    clean = without(tables, ~usual)
+    assert spreads(tables) == spreads(clean)
+    assert standings(tables.cells) == standings(clean.cells)
+
+
+def test_a_spread_says_which_cells_it_is_of_where_none_are_usual():
+    tables = planted(1, ("a", "b"), ("none",), (0.25, 0.5), repeats=5)
+    (headline,) = [
+        one.headline
+        for one in answers(tables, effects(tables), None, Options())
+        if one.about == "spread"
+    ]
+    assert headline.startswith("Between seeds, sd of accuracy (train fraction 0.25): ")

@@ -251,6 +251,13 @@ DATA = {
 }
 """What is cited for data, by source."""
 
+
+def data_cited(name: str, one: Mapping[str, Any]) -> str:
+    """Return the name of data and what is cited for them, by their description."""
+    source = one.get("source", name)
+    return f"{name} [@{DATA[source]}]" if source in DATA else name
+
+
 _CITED = {"scikit-learn": "pedregosa2011", "torch": "paszke2019", "xgboost": "chen2016"}
 """What is cited for packages that trained."""
 _SHARED = {"scipy": {"scipy", "scikit-learn", "xgboost"}}

@@ -18,9 +18,9 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.citations import (
-    DATA,
     INTERNAL,
     STUDIES,
+    data_cited,
     is_own,
     listed,
     own_in_words,
@@ -239,9 +239,7 @@ def _data(study: Study) -> Iterator[str]:
             if one.get(of)
         ]
         source = [one["source"]] if one.get("source") not in (None, name) else []
-        from_ = str(one.get("source", name))
-        cited = f" [@{DATA[from_]}]" if from_ in DATA else ""
-        told.append(f"{name}{cited} ({'; '.join([*source, ', '.join(sizes)])})")
+        told.append(f"{data_cited(name, one)} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
     tested: dict[tuple[str, str], list[str]] = {}
     for name, one in () if study.imported else study.datasets.items():

@@ -89,7 +89,7 @@ def in_latex(
     head = ["\\toprule", f"{' & '.join(layout.heads)} \\\\", "\\midrule"]
     is_long = len(rows) > _PAGE
     packages = ["booktabs", *["longtable"] * is_long, *["array"] * ("p{" in layout.kinds)]
-    written = [*columns, *body, *map(latex, (*notes, *paper))]
+    written = [*layout.heads, *body, *map(latex, (*notes, *paper))]
     lines = [f"% needs \\usepackage{{{','.join(packages)}}}", *of_other_engines("".join(written))]
     if layout.width > _WIDTH:
         lines.append(

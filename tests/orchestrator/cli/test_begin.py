@@ -205,7 +205,7 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
             for words in ("R", "read in R", "excel", "open in excel", "matlab")
         ),
         *((words, "faq#versions-and-reporting-a-bug") for words in ("bug", "version", "update")),
-        ("timeout", "faq#the-walltime-is-too-short-for-one-fit"),
+        ("timed out", "faq#the-walltime-is-too-short-for-one-fit"),
         ("patient", "faq#rows-that-belong-together-and-other-leakage"),
         ("batchsize", "faq#setting-a-learning-rate"),
         ("how to make figures bigger", "plots#figures-as-files-manyseed-plot"),
@@ -385,7 +385,7 @@ datasets#test-sets: train test split; stratified
 datasets#text: text data
 plots#figures-as-files-manyseed-plot: colour; color; font; figure size; plot; svg
 python#from-python: pandas; notebook; API
-results#asking-manyseed-query: export csv; excel
+results#asking-manyseed-query: export csv
 results#comparing-cells-classifiers-and-sweeps: effect size; t-test
 results#metrics-of-your-own: top-5; custom metric
 results#the-page: report

@@ -483,12 +483,10 @@ def _evaluation(study: Study) -> Iterator[str]:
 
 
 def _software(study: Study) -> Iterator[str]:
-    classifiers = (
-        [] if study.imported else [one.get("classifier", {}) for one in study.descriptions]
-    )
-    kinds = {kind for of in classifiers for kind in (of.get("name"), of.get("form"), *of)}
+    trained = [one.get("classifier", {}) for one in study.descriptions if not study.imported]
+    kinds = {kind for of in trained for kind in (of.get("name"), of.get("form"), *of)}
     used = {_KINDS[kind] for kind in kinds if kind in _KINDS}
-    own, told = packages_in_words(study.versions, classifiers, used, study.libraries)
+    own, told = packages_in_words(study.versions, trained, used, study.libraries)
     yield f"{own} [@manyseed]{f', with {listed(told)}' if told else ''}."
     if study.imported:
         return
@@ -504,7 +502,7 @@ _KINDS = {
     **dict.fromkeys(("mlp", "vit-transfer", "module", *_OF_IMAGES), "torch"),
     "xgb": "xgboost",
 }
-"""Packages that train classifiers of this project."""
+"""Packages that train trained of this project."""
 
 
 def _ends(column: pl.Series) -> str:

@@ -107,7 +107,7 @@ PLAIN: Mapping[str, str] = {
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
-    r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|"
+    r"see --limit|are listed; --limit|numbered as prepared, not as in|chooses cells that|"
     r"chooses the cells of|or levels: |cells whose runs differ$|is better is not known|"
     r"P\(A higher than B\)|are in no test set|name another|give one level|"
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
@@ -144,7 +144,7 @@ PLAIN: Mapping[str, str] = {
         "Which mean is the better one in a table, and which direction is."
     ),
     r"at least one gets wrong \(local\)": "The page's definitions of its columns.",
-    r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|"
+    r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|of one run alone|"
     r"must be the true": "Names of columns, and limits of options.",
 }
 """Words without a rate, by how they are known in the source: why they promise none."""

@@ -96,15 +96,21 @@ def test_the_table_says_what_its_columns_are(analysed: Sweep) -> None:
 
 def test_answers_name_points(analysed: Sweep, tmp_path: Path) -> None:
     table = analysed.results["points"]
-    first, *_ = analysed.answers("points")
+    usual = pl.col("perturb_continuous") == "none"
+    of_lr = table.filter(pl.col("classifier") == "lr-sgd", pl.col("train_fraction") == 1)
+    assert (of_lr.filter(usual)["flips"] > 0).sum() == 0
+    usually, *_ = analysed.answers("points")
+    assert not usually.headline.startswith("Points that change class"), "noise is not the seed"
+    assert usually.headline in analysed.answers()
+    first, *_ = analysed.answers("points", where="perturb_continuous != 'none'")
     assert first.headline.startswith("Points that change class between runs: ")
-    most = table.filter(classifier="lr-sgd").group_by("index").agg(pl.col("flips").max())
+    most = of_lr.filter(~usual).group_by("index").agg(pl.col("flips").max())
     assert f"{(most['flips'] > 0).sum()} of {most.height} of lr-sgd on cancer" in first.headline
-    assert first.headline in analysed.answers()
     assert [row["flips"] for row in first.rows] == sorted(
         (row["flips"] for row in first.rows), reverse=True
     )
-    code, said = inside("answers", analysed.directory, "points", "--why", "--limit", "3")
+    noisy = ("-w", "perturb_continuous != 'none'")
+    code, said = inside("answers", analysed.directory, "points", "--why", "--limit", "3", *noisy)
     assert code == 0
     assert "the majority of runs is known (95 %)" in " ".join(said.split())
     page = analysed.report(output=tmp_path / "page.html").read_text()
@@ -244,7 +250,8 @@ def test_points_of_a_folder_of_images_are_told_by_their_files(
     told = [row for one in sweep.answers("points") for row in one.rows if "index" in row]
     assert told
     assert all(row["file"] == names[row["index"]] for row in told)
-    assert f"pics, {told[0]['file']}: " in " ".join(said.split())
+    of = f", {told[0]['classifier']}" if told[0].get("classifier") else ""
+    assert f"pics, {told[0]['file']}{of}: " in " ".join(said.split())
     assert "pics, row" not in said
     page = sweep.report().read_text()
     assert told[0]["file"] in page

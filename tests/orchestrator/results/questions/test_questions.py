@@ -337,6 +337,8 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     tests = {
         "agarwal2021",
         "dunn1961",
+        "bottou2010",
+        "street1993",
         "holm1979",
         "newcombe2006",
         "satterthwaite1946",

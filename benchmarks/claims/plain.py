@@ -144,7 +144,8 @@ PLAIN: Mapping[str, str] = {
         "Which mean is the better one in a table, and which direction is."
     ),
     r"at least one gets wrong \(local\)": "The page's definitions of its columns.",
-    r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|of one run alone|"
+    r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|"
+    r"of one run alone|"
     r"must be the true": "Names of columns, and limits of options.",
 }
 """Words without a rate, by how they are known in the source: why they promise none."""

@@ -203,8 +203,8 @@ class Training:
 
             tuned = searched(asked, self._cell(cell))
         device, precision = self._device(cell), self._precision(cell)
-        code = self._task.cells[cell].code
-        key = json.dumps([device, tuned, code, members, halved_from, precision])
+        own = self._own(cell)  # one file may hold the code of several classifiers
+        key = json.dumps([device, tuned, own, members, halved_from, precision])
         if key not in self._recipes:
             if precision == BF16:
                 require_bf16(on_gpu=device == "gpu")
@@ -213,7 +213,7 @@ class Training:
             recipe = recipe.of_form(members, precision, halved_from)
             self._recipes[key] = register(
                 self._paths.recipes,
-                replace(recipe, tuned=tuned, own=self._own(cell)),
+                replace(recipe, tuned=tuned, own=own),
                 lambda: highest_recipe(self._paths.store, journals),
             )
         return self._recipes[key]

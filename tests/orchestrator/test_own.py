@@ -1138,6 +1138,27 @@ class Mine:
 """
 
 
+TWO = """
+from sklearn.linear_model import LogisticRegression
+
+def one(random_state=None):
+    return LogisticRegression(solver="saga", max_iter=5, random_state=random_state)
+
+def two(random_state=None):
+    return LogisticRegression(solver="sag", max_iter=5, random_state=random_state)
+"""
+
+
+def test_recipes_of_classifiers_of_one_file_name_their_own(tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text(TWO)
+    own = "".join(f'[classifier.{name}]\nestimator = "both:{name}"\n' for name in ("one", "two"))
+    text = UNSEEDED.partition("[classifier.bayes]")[0].replace('"bayes"]', '"one", "two"]')
+    sweep = train(write(tmp_path / "s.toml", f"{text}{own}"), tmp_path / "sweep", workers=1)
+    for run, name in (("0:0:0", "one"), ("1:0:0", "two")):
+        assert [*sweep.show(run)["stored"]["recipe"]["own"]] == [f"both:{name}@1"]
+    assert "made in several ways" not in inside("status", sweep.directory)[1]
+
+
 def test_copies_of_a_failed_run_are_counted_with_its_error(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(FAILING)
     estimator = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")

@@ -38,8 +38,8 @@ def without_names(error: Unread, meant: Mapping[str, Any]) -> UserError | None:
     file = error.file
     assert file is not None  # it is of a file's names
     known = {own: of for own, of in pairs if of != "NAME"}
-    first, *_ = error.before.split("\n")
-    remedy = "\n  ".join([first.strip(": "), *_needed(Path(file), lacking, known)])
+    first, _, lead = error.before.partition("\n")  # the last line leads to a command
+    remedy = "\n  ".join([*[first] * bool(lead), *_needed(Path(file), lacking, known)])
     return UserError(error.message, file=file, key=error.key, remedy=remedy)
 
 
@@ -66,8 +66,9 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
             how = f"y_true.csv, columns y_true{ids}" if is_table else "y_true.npy"
             order = "" if ids else ", in the order of the predictions"
             yield (
-                f"if they are in no file, save them beside {file.name} as {how}, one class for "
-                f"each test point{order}, and repeat this command"
+                f"if another file holds {what}, name it with --truth; if none does, save them "
+                f"beside {file.name} as {how}, one class for each test point{order}, and repeat "
+                "this command"
             )
         elif not free:
             yield f"save them in {file.name}, too, and repeat this command"

@@ -75,6 +75,7 @@ def truth_beside(
     for one in (
         *_first(file for folder in own if folder.is_dir() for file in folder.iterdir()),
         *_first(file for folder in above - own if folder.is_dir() for file in folder.iterdir()),
+        *_same_below([folder for folder in own if folder.is_dir()]),
     ):
         if one.suffix not in _HOLDING or not _TRUE.fullmatch(one.stem) or not one.is_file():
             continue
@@ -87,6 +88,14 @@ def truth_beside(
             continue
         return one
     return None
+
+
+def _same_below(folders: Sequence[Path]) -> list[Path]:
+    """Return a file of true classes in the folders below, if all that are called so are equal."""
+    every = _first(file for folder in folders for file in folder.glob("*/**/*"))
+    held = [one for one in every if one.suffix in _HOLDING and _TRUE.fullmatch(one.stem)]
+    held = [one for one in held if one.is_file() and not holds_runs(one, None)]
+    return held[:1] if len({one.read_bytes() for one in held}) == 1 else []
 
 
 def _first(files: Iterable[Path]) -> list[Path]:

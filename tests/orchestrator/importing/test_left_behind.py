@@ -377,7 +377,8 @@ def test_a_file_of_each_seed_folder_is_read_by_its_name(tmp_path: Path) -> None:
         np.save(folder / "preds.npy", FINAL[run])
         np.save(folder / "targets.npy", Y)
     done = command("import", tmp_path / "left", "--out", tmp_path / "sweep")
-    assert (done.returncode, "--name 'seed_{run}/preds.npy'" in done.output) == (2, True)
+    told = f"--name 'seed_{{run}}/preds.npy' --truth {tmp_path / 'left/seed_0/targets.npy'}"
+    assert (done.returncode, told in done.output) == (2, True), done.output
     options = ("--name", "seed_{run}/preds.npy", "--truth", tmp_path / "left/seed_0/targets.npy")
     done = command("import", tmp_path / "left", "--out", tmp_path / "sweep", *options)
     assert done.returncode == 0, done.output

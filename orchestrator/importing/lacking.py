@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.counts import some
-from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.errors import Unread, UserError, shell_word
 from manyseed.orchestrator.importing.archive import TABLES, read_frame
 from manyseed.orchestrator.importing.models import entry_names
 
@@ -49,8 +49,9 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
     names = list[str]()
     with suppress(UserError):
         names = read_frame(file, ()).columns if is_table else entry_names(file)
-    free = [name for name in names if name not in known.values()]
-    rest = "".join(f",{own}={of}" for own, of in known.items())
+    forms = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(form)) for form in known.values()]
+    free = [name for name in names if not any(re.fullmatch(form, name) for form in forms)]
+    rest = ",".join(f"{own}={shell_word(of)}" for own, of in known.items())
     for own in lacking:
         if own not in _WHAT:
             continue
@@ -58,9 +59,11 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
         if names:
             yield f"of {some(names, _SHOWN)}, no name says that it holds {what}"
         if free:
-            yield f"if {free[0]} does, say {option} {own}={free[0]}{rest}" + (
-                ", or so with another's name" if len(free) > 1 else ""
-            )
+            given = ",".join([f"{own}={shell_word(free[0])}", *[rest] * bool(rest)])
+            others = ", or so with another's name" * (len(free) > 1)
+            yield f"if {free[0]} does, say {option} {given}{others}"
+        elif rest:
+            yield f"the others seem to be {option} {rest}"
         if own in ("truth", "y_true"):
             ids = f" and {known['row_id']}" if "row_id" in known else ""
             how = f"y_true.csv, columns y_true{ids}" if is_table else "y_true.npy"

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.counts import some
+from manyseed.analysis.counts import counted, some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError
@@ -177,10 +177,9 @@ def in_one_order(entries: Sequence[Entries]) -> list[Entries]:
             )
         found.append(one)
     for dataset, n in moved.items():
-        files = "1 file was" if n == 1 else f"{n:,} files were"
         warn(
-            f"{dataset}: the points of {files} put into the order of {first[dataset].file.name}, "
-            "by test_index."
+            f"{dataset}: the points of {counted(n, 'file')} were put into the order of "
+            f"{first[dataset].file.name}, by test_index."
         )
     return found
 

@@ -271,11 +271,12 @@ def test_classes_that_case_tells_apart_may_be_predicted_alone(tmp_path: Path) ->
     assert (code, 'class "B" is predicted once' in said) == (0, True)
 
 
-def test_indices_from_0_beside_classes_from_1_are_told(tmp_path: Path) -> None:
+def test_indices_from_0_beside_classes_from_1_are_refused(tmp_path: Path) -> None:
     y, label = labelled(2)
     np.savez(tmp_path / "a.npz", labels=label, y_true=y + 1)
-    said = said_of(tmp_path / "a.npz", "--out", tmp_path / "sweep")[1]
-    assert 'class "0" is predicted' in said
+    code, said = said_of(tmp_path / "a.npz", "--out", tmp_path / "sweep")
+    assert (code, "subtract 1 from the true classes" in said) == (2, True)
+    assert not (tmp_path / "sweep").exists()
     np.savez(tmp_path / "b.npz", labels=label, y_true=y)
     said = said_of(tmp_path / "b.npz", "--out", tmp_path / "b")[1]
     assert "is predicted" not in said

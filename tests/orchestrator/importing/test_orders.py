@@ -177,11 +177,14 @@ def test_points_in_another_order_are_named_with_what_tells_them_apart(tmp_path: 
     code, said = inside("import", *files, *out)
     assert (code, "sample_id: unknown entry" in said) == (2, True)
     assert "--key test_index=sample_id" in said
-    for key in ("scores=scores", "test_index=sample_id"):
-        code, said = inside("import", *files, *out, "--key", key)
-        assert code == 2
-        assert f"{files[1]}: y_true: has the classes of {files[0]}, in another order" in said
-        assert "sort the rows of every file alike, such as by sample_id" in said
+    code, said = inside("import", *files, *out, "--key", "scores=scores")
+    assert code == 2
+    assert f"{files[1]}: y_true: has the classes of {files[0]}, in another order" in said
+    assert "sort the rows of every file alike, such as by sample_id" in said
+    by_id = ("--dataset", "d", "--out", tmp_path / "by-id", "--key", "test_index=sample_id")
+    code, said = inside("import", *files, *by_id)
+    assert (code, "points of 1 file were put into the order of 0.npz" in said) == (0, True)
+    assert "all 2 runs predict the same" in said  # they do, point by point
     code, said = inside("import", *tables, *out)
     assert code == 2
     assert "--columns row_id=name" in said

@@ -186,6 +186,12 @@ def form_of_tree(files: Sequence[Path]) -> str:
     if above and min(Counter(above).values()) > 1 and not any(map(is_of_runs, above)):
         forms[numbered[0]] = MODEL  # bs32/seed0.csv
         form = "/".join(forms)
+    if "*" in forms and "{run}" in form and "{classifier}" not in form:
+        at = forms.index("*")
+        below = {path.parts[:at] + path.parts[at + 1 :] for path in paths}
+        if len(below) < len(paths):  # the same runs below each date
+            forms[at] = MODEL
+            form = "/".join(forms)
     read = max(form.count(part) for part in ("{classifier}", "{run}"))
     is_read_once = read == 1 or (read == 0 and "*" in form)
     return form if all(forms) and is_read_once else ""

@@ -39,7 +39,7 @@ def test_a_message_on_other_rows_names_the_column_that_tells_them_apart(tmp_path
     assert "'truth': 'true', 'prediction': 'pred', 'row_id': 'id'" in str(error.value)
     for file in files:
         pl.read_csv(file).drop("id").write_csv(file)
-    with pytest.raises(UserError, match="row_id=NAME, or bring all files into one order"):
+    with pytest.raises(UserError, match="bring all runs into one order"):
         Sweep.import_predictions(files, tmp_path / "sweep", columns=GIVEN)
 
 

@@ -93,7 +93,7 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, is_zip: bool) -> None:
 
 
 MISTAKES: list[tuple[Any, str]] = [
-    ([torch.zeros(2)], "holds a list, not a dict of tensors by name"),
+    ([torch.zeros(2), "a"], "holds a list, not a dict of tensors by name"),
     ({"scores": torch.tensor(SCORES), "y_ture": torch.tensor(Y)}, "unknown entry.*\n?.*y_true"),
     ({"scores": torch.tensor(SCORES)}, "y_true is missing"),
     ({"scores": torch.zeros(2, 2).to_sparse(), "y_true": torch.tensor(Y)}, "not a plain tensor"),

@@ -551,9 +551,15 @@ def _same_units(x: Units, y: Units) -> tuple[Units, Units] | None:
 def on_shared(
     a: Mapping[str, Units], b: Mapping[str, Units], streams: Sequence[str]
 ) -> tuple[list[tuple[Units, Units]], bool]:
-    """Return the runs that are compared on each shared test set, and whether they are paired."""
+    """Return the runs that are compared on each shared test set, and whether they are paired.
+
+    They are not where pairs would leave out more than half of the runs of a side, such as all but
+    one of ten: a difference of all runs says more, and is not that of other means than are shown.
+    """
     pairs = [(units, b[digest]) for digest, units in a.items() if digest in b]
-    paired = bool(streams) and any(_units(x, y) for x, y in pairs)
+    shared = [len(_units(x, y)) for x, y in pairs if not x.fixed and not y.fixed]
+    most = [max(len(x.values), len(y.values)) for x, y in pairs if not x.fixed and not y.fixed]
+    paired = bool(streams) and any(_units(x, y) for x, y in pairs) and 2 * sum(shared) >= sum(most)
     return [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))], paired
 
 

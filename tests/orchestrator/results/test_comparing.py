@@ -23,7 +23,12 @@ from manyseed.orchestrator.computing.cellgroups import unusual, usual_first
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers import compare, comparison
-from manyseed.orchestrator.results.answers.comparison import AnalysedSweep, words
+from manyseed.orchestrator.results.answers.comparison import (
+    AnalysedSweep,
+    Units,
+    on_shared,
+    words,
+)
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
@@ -562,3 +567,16 @@ def test_a_pair_without_an_interval_does_not_change_what_the_others_are_over(
     said = inside("compare", sweep.directory)[1]
     assert "over seeds and new test sets, each by itself." in " ".join(said.split())
     assert " – " in said
+
+
+@pytest.mark.parametrize(("few", "kept", "paired"), [(1, 10, False), (4, 10, False), (5, 5, True)])
+def test_runs_are_paired_unless_most_of_a_side_would_be_left_out(
+    few: int, kept: int, paired: bool
+) -> None:
+    """A single run was compared with the first of ten alone, whose mean is another."""
+    sides = [{"s": Units({(0, i): float(i) for i in range(n)}, fixed=False)} for n in (few, 10)]
+    [(x, y)], found = on_shared(*sides, ["batch"])
+    assert (len(x.values), len(y.values), found) == (few, kept, paired)
+    held = [{"s": replace(side["s"], fixed=True)} for side in sides[:1]]
+    [(x, y)], found = on_shared(*held, sides[1], ["batch"])
+    assert (len(x.values), len(y.values), found) == (few, 10, True)

@@ -308,9 +308,9 @@ def _lines(
         remark = fixed if names else "what draws no random number"
         yield from _grid(data, first.steady, first.rows, remark)
         why = f"while {names} is fixed, all would be the same model" if names else ""
-        yield _line("runs", 1, why or "other seeds would make the same model")
-        if not drawing:
-            yield from _perturbations(info, first.rows)
+        same = "the same model for any seed; more with perturb_labels or train_fraction"
+        yield _line("runs", 1, why or same)
+        yield from _perturbations(info, first.rows)
     yield ""
     yield f"# {_rows(info)}"
     yield f"# {_classes(info)}"

@@ -312,5 +312,5 @@ def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
         + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
         for row in rows.iter_rows(named=True)
     )
-    more = (f"  {rows.height:,} of {n:,} are listed; --limit {n} lists all",)
+    more = (f"  {rows.height:,} of {n:,} are listed; limit = {n} lists all",)
     return (*lines, *(more if n > rows.height else ()))

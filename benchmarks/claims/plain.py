@@ -107,7 +107,7 @@ PLAIN: Mapping[str, str] = {
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
-    r"see --limit|are listed; --limit|numbered as prepared, not as in|chooses cells that|"
+    r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|"
     r"chooses the cells of|or levels: |cells whose runs differ$|is better is not known|"
     r"P\(A higher than B\)|are in no test set|name another|give one level|"
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"

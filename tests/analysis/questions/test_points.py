@@ -536,7 +536,7 @@ def test_the_labels_of_wrong_points_are_counted_and_all_can_be_listed():
         f"By class: {first} {n[first]} of {of[first]}, {second} {n[second]} of {of[second]}."
     )
     assert (
-        told.details[-1] == f"  5 of {ranked.height} are listed; --limit {ranked.height} lists all"
+        told.details[-1] == f"  5 of {ranked.height} are listed; limit = {ranked.height} lists all"
     )
     (every,) = hardpoints.wrong_labels(labels, limit=ranked.height)
     assert len(every.details) == ranked.height

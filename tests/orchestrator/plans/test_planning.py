@@ -651,8 +651,8 @@ def test_a_plan_names_values_that_are_not_what_they_seem(tmp_path):
     notes = plan_sweep(file, tmp_path / "first").summary()["notes"]
     assert notes[1:] == [
         'd: age holds numbers besides "-", so it is taken as a category; leave cells of missing '
-        "values empty (null in Parquet), or write ?, NA or NaN in a CSV; if it is a category: "
-        'categorical = ["age"]',
+        'values empty (null in Parquet), or write ?, NA or NaN in a CSV, or missing = ["-"]; if '
+        'it is a category: categorical = ["age"]',
         'd: site has labels that are the same but for blanks or case: "x", "x "',
         "d: dose holds numbers written as text, so it is taken as a category; if they are numbers: "
         'continuous = ["dose"], if not: categorical = ["dose"]',

@@ -119,6 +119,8 @@ def called(arrays: Mapping[str, NDArray[Any]], target: str) -> list[dict[str, ND
     rows = [name for name in ("X", "x") if name in pairs][:1] or deep
     if not len(classes) == len(rows) == 1 or classes == rows:
         return []
+    if len(parts) > 1 and any(len({len(part[name]) for name in pairs}) > 1 for part in parts):
+        return []  # joined, rows would have the classes of others
     names = {name: name for name in pairs} | {rows[0]: "X", classes[0]: target}
     return [
         {

@@ -351,6 +351,8 @@ def test_arrays_for_each_part_are_told_apart_or_refused(home: Path) -> None:
     y = np.arange(N) % 2
     assert "unknown array" in refusal(x_train=ROWS, y_train=y)
     assert "unknown array" in refusal(x_train=ROWS, y_train=y, x_test=ROWS)
+    shifted = {"x_train": ROWS, "y_train": y[:20], "x_test": ROWS[:20], "y_test": y}
+    assert "unknown array" in refusal(**shifted), "as many rows as classes only in all"
     two = {"x_train": ROWS, "a_train": y, "b_train": y, "x_test": ROWS, "a_test": y, "b_test": y}
     assert "unknown array" in refusal(**two)
     assert resolve(f"file:{home / 'd.npz'}", target="b").class_names == ("0", "1")

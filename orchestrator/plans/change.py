@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, some
 from manyseed.jobs.classifiers import stacks
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.run import Cell
@@ -24,7 +24,7 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked, read_record, write_json
-from manyseed.orchestrator.errors import RESTORE, DamagedFile, UserError
+from manyseed.orchestrator.errors import RESTORE, DamagedFile, UserError, toml_value
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -348,6 +348,7 @@ def remarks(
             f"classifier: {counted(summary['runs_identical'], 'run')}, stored as copies, "
             "not trained. Their spread over seeds is 0."
         )
+    yield from _lone(change)
     if summary["cells_dropped"]:
         yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
 
@@ -383,6 +384,22 @@ def _forms(change: Change, chosen: Sequence[Choice]) -> Iterator[str]:
             f"number that divides {max(runs):,}."
             if beyond
             else "."
+        )
+
+
+def _lone(change: Change) -> Iterator[str]:
+    """Say of which classifiers one run is enough for some cells, but not for all."""
+    for [name], cells in change.cells.drop_nulls("runs").group_by("classifier", maintain_order=True):
+        same, other = cells.filter("identical"), cells.filter(~pl.col("identical"))
+        if same.is_empty() or other.is_empty() or other["runs"].max() != 1:
+            continue
+        apart = {axis: sorted({*other[axis]} - {*same[axis]}) for axis in AXES}
+        levels = [f"{axis} = {toml_value(v)}" for axis, values in apart.items() for v in values]
+        where = f" ({some(levels, 3)})" * bool(levels)
+        yield (
+            f"{name} has 1 run per repeat, but in {counted(len(other), 'cell')}{where} each seed "
+            f"makes another model: more runs, such as {max(change.sweep.runs, 10)}, show how much "
+            "they vary."
         )
 
 

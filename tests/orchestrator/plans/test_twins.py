@@ -123,6 +123,21 @@ def test_sources_that_nothing_draws_from_make_identical_runs_and_the_plan_says_s
     assert "8 runs, stored as copies, not trained." in " ".join(told.split())
 
 
+def test_one_run_is_told_where_it_is_not_enough_beside_cells_where_it_is(tmp_path: Path) -> None:
+    noise = 'perturb_labels = ["none", "symmetric:0.1"]\n'
+    for name, further, runs, told in [
+        ("noise", noise, 1, 'in 1 cell (perturb_labels = "symmetric:0.1") each seed makes another'),
+        ("more", noise, 2, ""),
+        ("plain", "", 1, ""),
+    ]:
+        folder = tmp_path / name
+        folder.mkdir()
+        file = write(folder, "init", classifier=("xgb",), further=further, runs=runs)
+        _, said = inside("plan", file, "--dry-run", "--out", folder / "sweep")
+        said = " ".join(said.split())
+        assert (told in said) and (bool(told) == ("has 1 run per repeat" in said))
+
+
 def test_xgboost_draws_only_where_it_samples_or_its_hparams_move(tmp_path: Path) -> None:
     further = 'perturb_hparams = ["none", "relative:0.1"]\n'
     file = write(

@@ -389,7 +389,9 @@ def _forms(change: Change, chosen: Sequence[Choice]) -> Iterator[str]:
 
 def _lone(change: Change) -> Iterator[str]:
     """Say of which classifiers one run is enough for some cells, but not for all."""
-    for [name], cells in change.cells.drop_nulls("runs").group_by("classifier", maintain_order=True):
+    for [name], cells in change.cells.drop_nulls("runs").group_by(
+        "classifier", maintain_order=True
+    ):
         same, other = cells.filter("identical"), cells.filter(~pl.col("identical"))
         if same.is_empty() or other.is_empty() or other["runs"].max() != 1:
             continue

@@ -475,7 +475,8 @@ class Resolver:
     def _meant(self, option: str, table: str, given: Mapping[str, Any]) -> str | None:
         """Return how a classifier's table writes what it gives as an option of its own."""
         names = {f"classifier.{toml_key(name)}": name for name in self._sweep.classifier}
-        if table not in names or option not in given:
+        inner = option.removeprefix("hparams.")
+        if table not in names or option.partition(".")[0] not in given:
             return None
         name = names[table]
         kind = classifiers.kind_of(name, self._sweep.classifier[name].kind, given)
@@ -484,6 +485,10 @@ class Resolver:
             return f"for an argument of your code: params = {toml_value(params)}"
         if (record := classifiers.CLASSIFIERS.get(kind)) is None:
             return None
+        if inner != option:
+            own = inner in record.options or inner in record.table
+            line = toml_value(given["hparams"][inner]) if own else ""
+            return f"it is no hparam, but a key of the table: {inner} = {line}" if own else None
         written = of_classifier(record, option, given[option], given.get("hparams", {}))
         return written and f"{option} is an hparam: {written}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,19 @@ def check_kept(
         if row[axis] not in ("none", "default", 1.0)
     )
     wanted = f"{row['repeats_now']} × {row['runs_now']}"
-    difference = seeds = ""
+    difference = seeds = beside = ""
     grown = _grown(before, asked, lost)
     if row["repeats_now"] is None:
         wanted, difference = "none", f"\n  {_difference(lost.head(1), asked)}"
         seeds = _seeds_before(lost.head(1), asked)
+        beside = _beside(lost.head(1), asked)
         _require_same_files(lost.head(1), asked, sources, file)
     raise UserError(
         f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
         f"{wanted}{difference}",
         file=file,
-        remedy=f"{grown}a plan only grows: keep what it holds{seeds}, take cells out with "
+        remedy=f"{grown}a plan only grows: keep what it holds{seeds}{beside}, take cells out with "
         "manyseed plan --drop, or plan into another directory with --out",
     )
 
@@ -117,6 +119,21 @@ def _seeds_before(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
         return ""
     table = f"[classifier.{toml_key(cell['classifier'][0])}]"
     return f" (seeds = {toml_value(before) if before else '{}'} in {table} keeps these cells)"
+
+
+def _beside(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
+    """Say how to have a changed classifier or dataset beside the one of a cell."""
+    now = asked.join(cell, on=list(AXES), how="semi")["canonical"].head(1)
+    if now.is_empty():
+        return ""
+    before, after = (json.loads(text) for text in (cell["canonical"][0], now[0]))
+    changed = {key for key in before | after if before.get(key) != after.get(key)}
+    kind = "dataset" if "dataset" in changed else "classifier"
+    if not changed <= {kind, "hparams"}:
+        return ""
+    name, taken = cell[kind][0].rpartition(":")[2], {*cell[kind], *asked[kind]}
+    new = next(one for k in count(2) if (one := f"{name}-{k}") not in taken)
+    return f", with the change under another name ([{kind}.{toml_key(new)}])"
 
 
 def _changes(before: Any, now: Any, key: str = "") -> list[str]:

@@ -20,6 +20,10 @@ MLP = GRID.replace("lr-sgd", "mlp")
 HINTS: dict[str, tuple[str, list[str]]] = {
     "seeds": (HEAD + "seeds = 10\n" + GRID, ["seeds: unknown key", "seeds is runs = 10"]),
     "a list of seeds": (HEAD + GRID + "seeds = [1, 2, 3]\n", ["grid[0].seeds", "runs = 3"]),
+    "epochs": (
+        HEAD + MLP + "[classifier.mlp]\nhparams = { epochs = 2 }\n",
+        ["classifier.mlp.hparams.epochs = 2: unknown key", "a key of the table: epochs = 2"],
+    ),
     "test_sets": (
         HEAD + "test_sets = 5\n" + GRID,
         ["test_sets: unknown key", "the number of test sets is repeats = 5"],

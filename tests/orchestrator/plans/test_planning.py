@@ -159,7 +159,19 @@ def test_what_is_renamed_keeps_the_names_that_it_was_planned_with(sweep):
         ),
         ("repeats = 2", "repeats = 1", ["2 repeats × 3 runs", "asks for 1 × 3"]),
         ('["lr-sgd", "xgb"]', '["xgb"]', ["2 of the sweep's 4 cells", "no grid of the file"]),
-        ('er"\n', 'er"\ntest = 0.5\n', ["dataset.test: 0.25 → 0.5"]),
+        (
+            'er"\n',
+            'er"\ntest = 0.5\n',
+            [
+                "dataset.test: 0.25 → 0.5",
+                "holds, with the change under another name ([dataset.cancer-2])",
+            ],
+        ),
+        (
+            "[dataset.cancer]",
+            "[classifier.xgb]\nhparams = { max_depth = 2 }\n[dataset.cancer]",
+            ["2 of the sweep's 4 cells", "another name ([classifier.xgb-2])"],
+        ),
     ],
 )
 def test_what_would_change_existing_runs_is_refused_with_the_difference(sweep, old, new, told):

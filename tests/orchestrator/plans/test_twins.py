@@ -135,7 +135,8 @@ def test_one_run_is_told_where_it_is_not_enough_beside_cells_where_it_is(tmp_pat
         file = write(folder, "init", classifier=("xgb",), further=further, runs=runs)
         _, said = inside("plan", file, "--dry-run", "--out", folder / "sweep")
         said = " ".join(said.split())
-        assert (told in said) and (bool(told) == ("has 1 run per repeat" in said))
+        assert told in said
+        assert bool(told) == ("has 1 run per repeat" in said)
 
 
 def test_xgboost_draws_only_where_it_samples_or_its_hparams_move(tmp_path: Path) -> None:

@@ -338,6 +338,12 @@ faq#regression: regression; multi-label; object detection; survival analysis; se
 faq#one-model-on-several-gpus-and-other-accelerators: DDP; distributed training; MPS; TPU
 faq#clouds-and-kubernetes: kubernetes; cloud; AWS; colab
 faq#feature-importance-fairness-adversarial-attacks: SHAP; feature importance; fairness; adversarial
+faq#how-long-it-takes: how long will it take; runtime; how long
+faq#where-everything-is-stored: where are the predictions stored; output files
+faq#licence-and-how-to-cite: commercial use
+faq#one-model-on-several-gpus-and-other-accelerators: two GPUs
+faq#p-values-and-multiple-testing: Wilcoxon; which test is used
+own#a-training-function: tensorflow; my own loss; Hugging Face fine-tuning
 faq#renaming: rename; rename a classifier
 faq#setting-a-learning-rate: learning rate; batch size; epochs; weight decay
 faq#imbalanced-classes: class weights; imbalance; oversampling; SMOTE

@@ -234,6 +234,17 @@ def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
     )
 
 
+def _placed_as(source: PredictionFile, groups: Sequence[Group]) -> PredictionFile:
+    """Return a source whose points, if numbered by their places, are numbered as the sweep's."""
+    y_true, index = truth(source.dataset, groups)
+    n, samples = source.y_true.shape
+    if not source.is_placed or n > len(y_true) or samples != y_true.shape[1]:
+        return source
+    places = np.arange(index.size).reshape(index.shape)
+    is_placed = np.array_equal(index % samples, places % samples) and index.max() <= places.max()
+    return replace(source, test_index=index[:n]) if is_placed else source
+
+
 def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
     """Return the dataset's true classes (repeat, sample), which must match the source's."""
     y_true, index = truth(source.dataset, groups)
@@ -395,6 +406,7 @@ class _Extension:
         stored = list_groups(paths.store)
         lengths, cells, rows = plan.lengths, plan.all_cells, []
         for source in sources:
+            source = _placed_as(source, stored)
             y_true = same_tests(source, stored)
             require_same_ids(source, ids_of(paths, plan, source.dataset))
             spec = self._groups.find(source.dataset, source.classifier)

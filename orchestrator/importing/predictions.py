@@ -103,7 +103,8 @@ class PredictionFile:
     `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
     its runs, instead of their order. `are_classes_seen`: whether the classes are those that occur,
     instead of being named or having scores. `places` and `files`: where each run comes from, for
-    messages. `ids`: what its points are called, by `test_index`, if that is text.
+    messages. `ids`: what its points are called, by `test_index`, if that is text. `is_placed`:
+    whether `test_index` numbers points by their places, as the file does not say which they are.
     """
 
     file: Path
@@ -124,6 +125,7 @@ class PredictionFile:
     places: Sequence[str] = ()
     files: Sequence[Path] = ()
     ids: pl.Series | None = None
+    is_placed: bool = False
 
     @property
     def canonical(self) -> dict[str, str]:
@@ -195,7 +197,8 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
     if entries.copy is not None:
         runs = runs.with_columns(copy=entries.copy)
     y_true = codes(np.asarray(entries.y_true), class_names, "y_true", file)
-    index = np.arange(entries.n_samples) if entries.test_index is None else entries.test_index
+    true = _test_sets(y_true, "y_true", runs, entries.n_samples, file)
+    index = _by_place(true) if entries.test_index is None else entries.test_index
     source = PredictionFile(
         file=file,
         origin=entries.origin or file.name,
@@ -208,7 +211,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         probability="softmax"
         if entries.are_probabilities and probability == "ovr"
         else probability,
-        y_true=_test_sets(y_true, "y_true", runs, entries.n_samples, file),
+        y_true=true,
         test_index=_test_sets(index, "test_index", runs, entries.n_samples, file),
         runs=runs,
         read=entries.read,
@@ -217,9 +220,20 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         places=entries.places or _places(file, entries.n_runs),
         files=[file] * entries.n_runs,
         ids=entries.ids,
+        is_placed=entries.test_index is None,
     )
     _check(source)
     return source
+
+
+def _by_place(y_true: NDArray[Any]) -> NDArray[np.int64]:
+    """Return numbers of the points of test sets (repeat, sample): their places.
+
+    Test sets with other true classes have other points, so these are numbered on; with equal ones,
+    a place is taken as one point.
+    """
+    places = np.arange(y_true.size).reshape(y_true.shape)
+    return places if (y_true != y_true[:1]).any() else places[:1].repeat(len(y_true), axis=0)
 
 
 def _places(file: Path, n_runs: int) -> list[str]:

@@ -57,7 +57,7 @@ def test_each_fold_is_a_test_set(
     expected = [np.mean(fold(at, seed) == Y[at]) for at in range(FOLDS) for seed in range(seeds)]
     assert runs["accuracy"].to_list() == pytest.approx(expected)
     points = sweep.query("points").sort("index")
-    assert len(points) == (FOLDS * N if index else N)
+    assert len(points) == FOLDS * N
     if index:
         truth = np.empty(FOLDS * N, dtype=int)
         truth[PLACES.ravel()] = Y.ravel()

@@ -181,3 +181,47 @@ def test_arrays_name_their_points_too(tmp_path: Path) -> None:
     refused = command("import", sweep.directory, others, *key)
     assert refused.returncode == 2
     assert "test_index: names other points than the sweep" in " ".join(refused.output.split())
+
+
+def test_points_without_ids_are_those_of_their_test_set_if_true_classes_say_so(
+    tmp_path: Path,
+) -> None:
+    draws = np.random.default_rng(0)
+    truth = draws.integers(0, 2, (3, 50))
+    repeat = np.repeat(range(3), 4)
+    flip = draws.random((12, 50)) < 0.2
+    labels = np.where(flip, 1 - truth[repeat], truth[repeat])
+    np.savez(tmp_path / "net.npz", labels=labels, y_true=truth, repeat=repeat)
+    rows = [
+        {"prediction": label, "truth": y, "repeat": r, "run": run % 4}
+        for run, (r, one) in enumerate(zip(repeat, labels, strict=True))
+        for label, y in zip(one, truth[r], strict=True)
+    ]
+    pl.DataFrame(rows).write_csv(tmp_path / "table.csv")
+    for name in ("net.npz", "table.csv"):
+        done = command("import", tmp_path / name, "--out", tmp_path / name[:3])
+        assert done.returncode == 0, done.output
+        sweep = Sweep(tmp_path / name[:3])
+        sweep.analyze()
+        points = sweep.query("points")
+        assert points.height == 150
+        assert points["truth"].null_count() == 0
+        assert points["n_runs"].unique().to_list() == [4]
+        flips = sum(len(np.unique(labels[repeat == r, i])) > 1 for r in range(3) for i in range(50))
+        assert (points["flips"] > 0).sum() == flips
+        held = truth[:2].copy()
+        more = {"labels": held.repeat(2, axis=0), "y_true": held, "repeat": [0, 0, 1, 1]}
+        np.savez(tmp_path / "more.npz", **more, class_names=["0", "1"])
+        dataset = sweep.query("cells")["dataset"][0]
+        to = ("--classifier", "more", "--dataset", dataset)
+        done = command("import", sweep.directory, tmp_path / "more.npz", *to)
+        assert done.returncode == 0, done.output
+
+
+def test_a_place_is_one_point_where_test_sets_have_the_same_true_classes(tmp_path: Path) -> None:
+    truth = np.tile(np.random.default_rng(0).integers(0, 2, 50), (2, 1))
+    np.savez(tmp_path / "net.npz", labels=truth[[0, 0, 1, 1]], y_true=truth, repeat=[0, 0, 1, 1])
+    assert command("import", tmp_path / "net.npz", "--out", tmp_path / "s").returncode == 0
+    sweep = Sweep(tmp_path / "s")
+    sweep.analyze()
+    assert sweep.query("points").height == 50

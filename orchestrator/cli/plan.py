@@ -418,11 +418,14 @@ def _sentences(change: Change) -> Iterator[str]:
             f"{duration(one['fit_seconds'])} for a fit is a guess. "
             "After planning, submit --calibrate measures it."
         )
+    where = "on an idle machine"
+    if not change.observed.is_empty():
+        where = "in all, as fits took so far"
     for longest in summary["by_group"]:
         if longest["longest_seconds"] == summary["longest_fit_seconds"]:
             about = "by this guess " * bool(guessed)
             yield (
-                f"Training: {about}about {' and '.join(times)} on an idle machine; the longest fit "
+                f"Training: {about}about {' and '.join(times)} {where}; the longest fit "
                 f"{duration(longest['longest_seconds'])} "
                 f"({longest['classifier']} on {longest['dataset']})."
             )

@@ -238,7 +238,8 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         raise UserError("is empty", key="DATA", value=data)
     columns, unreadable = _columns(path)
     remark, notes = "given", tuple[str, ...]()
-    if columns and path.suffix == ".npz" and "X" not in (held := _arrays_in(path)):
+    is_called = path.suffix == ".npz" and "X" not in (held := _arrays_in(path))
+    if columns and is_called:
         columns, notes = _called(data, held, target or "y")
     if not columns:
         raise UserError("there are no classes beside it", key="DATA", value=data)
@@ -249,6 +250,7 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         target, remark = _target_in(
             [name for name in columns if not images or name != images.column]
         )
+        remark = "the array with a value per row" if is_called else remark
     elif path.suffix not in TABLES:
         require_one_of(target, columns, "unknown array", key="--target")
     ignored = [name for name in unreadable if name != target]

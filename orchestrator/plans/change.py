@@ -388,20 +388,25 @@ def _forms(change: Change, chosen: Sequence[Choice]) -> Iterator[str]:
 
 
 def _lone(change: Change) -> Iterator[str]:
-    """Say of which classifiers one run is enough for some cells, but not for all."""
-    for [name], cells in change.cells.drop_nulls("runs").group_by(
+    """Say which classifiers have one run where it shows nothing of the spread between seeds.
+
+    They do if it is enough in other cells, or if the file has more runs and only a grid has one.
+    """
+    usual = change.sweep.runs
+    for (name,), cells in change.cells.drop_nulls("runs").group_by(
         "classifier", maintain_order=True
     ):
         same, other = cells.filter("identical"), cells.filter(~pl.col("identical"))
-        if same.is_empty() or other.is_empty() or other["runs"].max() != 1:
+        if other.is_empty() or other["runs"].max() != 1 or (same.is_empty() and usual == 1):
             continue
         apart = {axis: sorted({*other[axis]} - {*same[axis]}) for axis in AXES}
         levels = [f"{axis} = {toml_value(v)}" for axis, values in apart.items() for v in values]
-        where = f" ({some(levels, 3)})" * bool(levels)
+        where = f"in {counted(len(other), 'cell')}"
+        where += f" ({some(levels, 3)})" * bool(levels) if len(same) else ""
+        grid = f", as its grid has runs = 1 (the file {usual})" * (usual > 1)
         yield (
-            f"{name} has 1 run per repeat, but in {counted(len(other), 'cell')}{where} each seed "
-            f"makes another model: more runs, such as {max(change.sweep.runs, 10)}, show how much "
-            "they vary."
+            f"{name} has 1 run per repeat{grid}, but {where} each seed makes another model: "
+            f"{max(usual, 10)} runs, say, show how much they vary."
         )
 
 

@@ -129,6 +129,13 @@ def test_one_run_is_told_where_it_is_not_enough_beside_cells_where_it_is(tmp_pat
         ("noise", noise, 1, 'in 1 cell (perturb_labels = "symmetric:0.1") each seed makes another'),
         ("more", noise, 2, ""),
         ("plain", "", 1, ""),
+        (
+            "grid",
+            noise + "runs = 1\n",
+            6,
+            "has 1 run per repeat, as its grid has runs = 1 (the fil",
+        ),
+        ("same", "runs = 1\n", 6, ""),
     ]:
         folder = tmp_path / name
         folder.mkdir()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
+from manyseed.orchestrator.cli import planned
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -26,7 +27,6 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
-    amount,
     console,
     counted,
     dry_plan,
@@ -38,7 +38,6 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
     say_notes,
-    size,
 )
 from manyseed.orchestrator.errors import DamagedFile, UserError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
@@ -48,11 +47,6 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
     from manyseed.orchestrator.submissions.forecast import BudgetedDesign, Limit, Placement
     from manyseed.slurm.profile import Profile
-
-_DATA_COLUMNS = ("dataset", "classifier", "train", "test")
-_COUNT_COLUMNS = ("runs", "fits")
-_DEVICES = {"core": "core", "gpu": "GPU"}
-_UNITS = {"h": "hours", "min": "minutes"}
 
 
 @takes("plan", "other_recipe")
@@ -195,20 +189,27 @@ def plan(
         kept = {} if fitted is None else {"budget": fitted.to_json()}
         print_json(change.summary() | done | problems | on_cluster | kept)
         return
-    columns, rows, total = _table(change.summary())
+    columns, rows, total = planned.table(change.summary())
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
     console.print()
     paths = SweepPaths(directory)
-    planned = paths.sweep_file if settings and not dry_run else sweep_file
+    file = paths.sweep_file if settings and not dry_run else sweep_file
     notes = [*remarks(change, chosen=[*choices(paths).values()])]
     for note in notes if dry_run else ():
         say(note)
     if not dry_run:
-        say_notes(notes, *dry_plan(planned, directory))
+        say_notes(notes, *dry_plan(file, directory))
     earlier = [] if other_recipe else of_earlier_code(paths, change)
     placed = [] if profile is None or there is None else _on_cluster(profile.name, there)
     cut = [] if fitted is None else fitted.sentences(limits)
-    for sentence in [*_sentences(change), *cut, *placed, *short, *_beyond(too_long), *earlier]:
+    for sentence in [
+        *planned.sentences(change),
+        *cut,
+        *placed,
+        *short,
+        *planned.beyond(too_long),
+        *earlier,
+    ]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
@@ -220,7 +221,7 @@ def plan(
     say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
-    following = _next(change, planned, paths, ["--other-recipe"] * other_recipe, cluster)
+    following = _next(change, file, paths, ["--other-recipe"] * other_recipe, cluster)
     if following[0] == "submit" and "--cluster" not in following and _lacks_profile(paths):
         _say_without_profile(paths.directory)
     say_next("Next", *following)
@@ -363,106 +364,6 @@ def _parsed(walltime: str) -> float:
         return minutes(walltime) / 60
     except Refused as error:
         raise refused(error, key="--walltime") from None
-
-
-def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list[object]]:
-    """Return the columns, a row per dataset and classifier, and the total."""
-    devices = _devices(summary)
-    unit, scale = _unit(summary)
-
-    def costs(figures: dict[str, Any], *, measured: bool) -> list[object]:
-        times = (
-            amount(figures[f"{device}_hours"] * scale) if measured else "not measured"
-            for device in devices
-        )
-        return [*(figures[name] for name in _COUNT_COLUMNS), *times, size(figures["store_bytes"])]
-
-    order: dict[str, int] = {}  # keeps the groups of a dataset together, whichever grid names it
-    groups = sorted(
-        summary["by_group"], key=lambda group: order.setdefault(group["dataset"], len(order))
-    )
-    rows = [
-        [*(group[name] for name in _DATA_COLUMNS), *costs(group, measured=group["measured"])]
-        for group in groups
-    ]
-    every = all(group["measured"] for group in groups)
-    times = [f"{_DEVICES[device]}-{unit}" for device in devices]
-    return (
-        [*_DATA_COLUMNS, *_COUNT_COLUMNS, *times, "store"],
-        rows,
-        ["all", "", "", "", *costs(summary, measured=every)],
-    )
-
-
-def _sentences(change: Change) -> Iterator[str]:
-    """Yield the sentences below the table and the notes."""
-    summary = change.summary()
-    held = summary["runs"] - summary["runs_added"]
-    asked, distinct = summary["runs_asked"], change.expansion.runs
-    yield (
-        f"Asked for {counted(asked, 'run')}"
-        f"{'' if asked == distinct else f', {distinct:,} of them distinct,'} in "
-        f"{counted(summary['cells'], 'cell')}"
-        + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
-        + "."
-    )
-    unit, scale = _unit(summary)
-    times = [
-        f"{amount(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
-        for device in _devices(summary)
-    ]
-    guessed = {one["classifier"]: one for one in summary["by_group"] if not one["measured"]}
-    for name, one in guessed.items():
-        yield (
-            f"How long {name} trains was not measured (probe = false): "
-            f"{duration(one['fit_seconds'])} for a fit is a guess. "
-            "After planning, submit --calibrate measures it."
-        )
-    where = "on an idle machine"
-    if not change.observed.is_empty():
-        where = "in all, as fits took so far"
-    for longest in summary["by_group"]:
-        if longest["longest_seconds"] == summary["longest_fit_seconds"]:
-            about = "by this guess " * bool(guessed)
-            yield (
-                f"Training: {about}about {' and '.join(times)} {where}; the longest fit "
-                f"{duration(longest['longest_seconds'])} "
-                f"({longest['classifier']} on {longest['dataset']})."
-            )
-            break
-    if features := summary["feature_hours"]:
-        yield (
-            f"Of these {_UNITS[unit]}, about {amount(features * scale)} are for features of "
-            "images, computed once per dataset and again for perturbed rows."
-        )
-    if responses := summary["response_hours"]:
-        hours = amount(responses * scale)
-        yield f"Of these {_UNITS[unit]}, about {hours} are for response curves."
-    yield (
-        f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
-        f"and folders{'' if change.before.cells.is_empty() else ', with those planned before'}."
-    )
-
-
-def _beyond(fits: list[dict[str, Any]]) -> Iterator[str]:
-    if fits:
-        listed = ", ".join(
-            f"{fit['classifier']} on {fit['dataset']} ({duration(fit['hours'] * 3600)})"
-            for fit in fits
-        )
-        yield (
-            f"Fits that cannot finish in jobs of that walltime, even by continuing: {listed}. "
-            "Leave them out, lower train_fraction, or ask for more time."
-        )
-
-
-def _devices(summary: dict[str, Any]) -> list[str]:
-    return [device for device in _DEVICES if summary[f"{device}_hours"]]
-
-
-def _unit(summary: dict[str, Any]) -> tuple[str, int]:
-    """Return the unit of a plan's printed times, and how many of it make an hour."""
-    return ("h", 1) if summary["core_hours"] + summary["gpu_hours"] >= 1 else ("min", 60)
 
 
 datasets_app = typer.Typer(help="List datasets, and fetch those of a sweep.", no_args_is_help=True)

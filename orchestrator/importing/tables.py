@@ -205,7 +205,6 @@ def openml(
         return Predicted(np.stack(labels)[:, None], p, floored, off)
 
     index, ids = positions_of([test_sets[r]["row_id"] for r in order], paths[0])
-    is_placed = not {"row_id", "fold"} & names_in
     return Entries(
         file=paths[0],
         names=names,
@@ -217,8 +216,8 @@ def openml(
         ),
         read=read,
         attributes=given,
-        test_index=None if is_placed else index,
-        ids=None if is_placed else ids,
+        test_index=index if {"row_id", "fold"} & names_in else None,
+        ids=ids,
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
         are_classes_seen=not has_confidences,

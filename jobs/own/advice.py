@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from typing import Any
 
@@ -34,10 +35,26 @@ _NAMED = 20  # columns and classes that a message names
 
 
 def of_failure(own: Own, request: ProbeRequest, error: BaseException) -> str:
-    """Return what to do about code that failed as rows or classes are not what it takes them for.
+    """Return what to do about code that failed as its arguments are not what it takes them for.
 
     It begins on a new line; empty if nothing is known to help.
     """
+    return _of_rows(own, request, error) + _of_lists(own)
+
+
+def _of_lists(own: Own) -> str:
+    """Say how values of a list are tried one by one, as it is one argument."""
+    for name, value in own.params.items():
+        if isinstance(value, list) and len(value) > 1 and {*map(type, value)} <= {int, float, str}:
+            return (
+                f"\n  {name} is the whole list; to try its values one by one: "
+                f"grid = {{ {name} = {json.dumps(value)} }} in its table instead, and "
+                'hparams = ["grid"] under [[grid]]'
+            )
+    return ""
+
+
+def _of_rows(own: Own, request: ProbeRequest, error: BaseException) -> str:
     said = str(error)
     if isinstance(error, CodeFailed) and re.search(_OF_CLASSES, said):
         return f"\n  classes arrive as {_classes(request)} and must be returned so"

@@ -285,7 +285,7 @@ class Notes:
                 self._tell(f"The hparam grid of {name} is {_axes(listed)}")
             else:
                 self._others.append(
-                    f'{name} has an hparam grid that no [[grid]] asks for: hparams = ["grid"]'
+                    f'the hparam grid of {name} is not used: add hparams = ["grid"] under [[grid]]'
                 )
 
     def own_rates(self, classifier: str, ensemblings: Iterable[str]) -> None:

@@ -476,7 +476,7 @@ class Resolver:
         """Return how a classifier's table writes what it gives as an option of its own."""
         names = {f"classifier.{toml_key(name)}": name for name in self._sweep.classifier}
         inner = option.removeprefix("hparams.")
-        if table not in names or option.partition(".")[0] not in given:
+        if table not in names or (option not in given and inner == option):
             return None
         name = names[table]
         kind = classifiers.kind_of(name, self._sweep.classifier[name].kind, given)
@@ -518,6 +518,11 @@ class Resolver:
         for part in parts:
             value = value.get(part) if isinstance(value, Mapping) else None
         remedies = [*needed(f"[{table}]", error.needs, given)]
+        if isinstance(value, list) and parts[0] == "hparams" and len(parts) > 1:
+            listed = f"grid = {{ {toml_key(parts[1])} = {toml_value(value)} }}"
+            remedies.append(
+                f'to try several: {listed} in [{table}], hparams = ["grid"] in [[grid]]'
+            )
         if isinstance(error, NoHparam):
             remedies.append("give each value a classifier of its own")
         if (beside := self._beside(error.option, value)) is not None:

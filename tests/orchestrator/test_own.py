@@ -659,6 +659,19 @@ def test_a_network_for_images_of_another_size_is_told_theirs(tmp_path: Path) -> 
     assert said in " ".join(str(raised.value).split())
 
 
+def test_a_list_that_code_takes_for_one_value_is_told(tmp_path: Path) -> None:
+    code = "def build(n_classes, width=16):\n    return nn.LazyLinear(n_classes + width % 2)\n"
+    (tmp_path / "mine.py").write_text(f"from torch import nn\n{code}")
+    text = UNSEEDED.partition("estimator")[0]
+    text += 'module = "mine:build"\nepochs = 1\nparams = { width = [16, 64] }\n'
+    with pytest.raises(UserError) as raised:
+        plan_change(write(tmp_path / "list.toml", text), tmp_path / "sweep")
+    assert (
+        "width is the whole list; to try its values one by one: grid = { width = [16, 64] } in its "
+        'table instead, and hparams = ["grid"] under [[grid]]'
+    ) in " ".join(str(raised.value).split())
+
+
 def test_seeds_of_another_name_are_told_with_those_that_the_code_has(tmp_path: Path) -> None:
     file = mixed(tmp_path, "[0, 3]", "[1, 2]")
     write(file, file.read_text() + 'seeds = { seed = "batch" }\n')

@@ -51,6 +51,13 @@ HINTS: dict[str, tuple[str, list[str]]] = {
         + "n_estimators = 7\n",
         ["classifier.forest.n_estimators = 7: unknown key", "params = { n_estimators = 7 }"],
     ),
+    "levels of an hparam": (
+        HEAD + MLP + "[classifier.mlp]\nhparams = { width1 = [16, 64] }\n",
+        [
+            "classifier.mlp.hparams.width1 = [16, 64]",
+            "to try several: grid = { width1 = [16, 64] } in [classifier.mlp], hparams = ",
+        ],
+    ),
     "sources with a comma": (
         HEAD + GRID + 'vary = ["init,batch"]\n',
         ['grid[0].vary = "init,batch"', "joined by +: 'init+batch'"],

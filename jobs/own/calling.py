@@ -117,8 +117,10 @@ def arguments(
 
 
 def called(entry: str, params: Mapping[str, Any]) -> Any:
-    """Return what an entry point returns for these parameters."""
+    """Return what an entry point returns for these parameters; an estimator is copied."""
     function = load(entry)
+    if hasattr(function, "fit") and hasattr(function, "set_params") and not callable(function):
+        return _copied(function, params)
     if not callable(function):
         kind = type(function).__name__
         reason = f"it is an object, {kind}, not a function or class"
@@ -136,6 +138,18 @@ def called(entry: str, params: Mapping[str, Any]) -> Any:
                 hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
                 raise OwnError(f"{function.__qualname__} has no parameter {name}{hint}") from None
         raise
+
+
+def _copied(estimator: Any, params: Mapping[str, Any]) -> Any:
+    """Return an unfitted copy of an estimator, with these parameters set."""
+    from sklearn.base import clone
+
+    known = estimator.get_params(deep=True)
+    for name in params:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+            raise OwnError(f"{type(estimator).__name__} has no parameter {name}{hint}")
+    return clone(estimator).set_params(**params)
 
 
 def built(value: Any) -> Any:

@@ -30,7 +30,6 @@ _ARGUMENTS = {
     *("click", "typer", "fire", "docopt", "tyro", "jsonargparse", "simple_parsing"),
 }
 """Names that a script uses to read its arguments."""
-_LONGEST = 80  # characters of a call shown in a message
 _PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -91,8 +90,8 @@ def _named(entry: str) -> Form:
     named = {
         each.name: each for each in statements if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
     }
-    if name not in named and name in (values := _objects(statements)):
-        raise _is_object(name, values[name], entry)
+    if name not in named and name in _objects(statements):
+        return "estimator"
     if name not in named:
         remedy = nearest(name, named)
         raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
@@ -126,8 +125,7 @@ def _defined(file: Path, model: str, data: str) -> tuple[Form, str] | None:
         likeliest = _likeliest([each for _, each in found])
         remedy = f"name the one to train: {module}:{likeliest}"
     elif models := {n: each for n, each in _objects(statements).items() if _is_made(each)}:
-        name, value = next(iter(models.items()))
-        raise _is_object(name, value, model)
+        return "estimator", ([name for name in models if _predicts(models[name])] or [*models])[-1]
     elif seeded := [(each, seed) for each in public if (seed := _needed_seed(each))]:
         (function, seed), *_ = seeded
         problem = f"{function.name} cannot be called without {seed}"
@@ -167,19 +165,13 @@ def _is_made(value: ast.expr) -> bool:
     return name[:1].isupper() or name == "make_pipeline"
 
 
+def _predicts(value: ast.expr) -> bool:
+    """Return whether it is called like a classifier, or like a pipeline that may end in one."""
+    return _called(value).lower().endswith(("pipeline", "classifier", "cv"))
+
+
 def _called(value: ast.expr) -> str:
     return ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-
-
-def _is_object(name: str, value: ast.expr, model: str) -> UserError:
-    text = ast.unparse(value)
-    shown = text if len(text) <= _LONGEST else f"{_called(value)}(…)"
-    return UserError(
-        f"{name} is an object, not a function or class",
-        key="MODEL",
-        value=model,
-        remedy=f"write a function that returns it: def build(): return {shown}",
-    )
 
 
 def space(table: Mapping[str, object]) -> dict[str, object]:

@@ -691,7 +691,11 @@ MISTAKES = {
         "the program begins a sweep whenever it is imported, even by the sweep's own processes; put"
         " the call below: if",
     ),
-    "object": ("from sklearn.svm import SVC\nNoisy = SVC()", "SVC, not a function or class; write"),
+    "object": ("Noisy = object()", "it is an object, object, not a function or class; write"),
+    "object's parameter": (
+        "from sklearn.naive_bayes import GaussianNB\nNoisy = GaussianNB()",
+        "GaussianNB has no parameter max_iter; it has priors, var_smoothing",
+    ),
     "wrong signature": ("class Noisy:\n    def __init__(self): pass", "max_iter"),
     "no fit": ("class Noisy:\n    def __init__(self, max_iter): pass", "no method fit"),
     "no prediction": (

@@ -341,9 +341,11 @@ faq#feature-importance-fairness-adversarial-attacks: SHAP; feature importance; f
 faq#how-long-it-takes: how long will it take; runtime; how long
 faq#where-everything-is-stored: where are the predictions stored; output files
 faq#licence-and-how-to-cite: commercial use
-faq#one-model-on-several-gpus-and-other-accelerators: two GPUs
+faq#one-model-on-several-gpus-and-other-accelerators: two GPUs; multiple gpus
 faq#p-values-and-multiple-testing: Wilcoxon; which test is used
-own#a-training-function: tensorflow; my own loss; Hugging Face fine-tuning
+own#a-training-function: tensorflow; my own loss; Hugging Face fine-tuning; focal loss
+python#from-python: load predictions in python
+recipes#i-want-more-of-it: change the number of test sets
 faq#renaming: rename; rename a classifier
 faq#setting-a-learning-rate: learning rate; batch size; epochs; weight decay
 faq#imbalanced-classes: class weights; imbalance; oversampling; SMOTE

@@ -563,6 +563,7 @@ _OPTION = re.compile(
     "|".join(
         [
             *(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True)),
+            r"--cluster (?P<cluster>[a-z][\w.-]*\w)",
             r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+)",
             r"--(?P<option>[a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?!\w)))?",
         ]
@@ -590,6 +591,8 @@ def name_of(option: str) -> str:
 
 
 def _argument(match: re.Match[str]) -> str:
+    if match["cluster"]:
+        return f'cluster="{match["cluster"]}"'
     if match["values"]:
         values = [v if v.isdecimal() else f'"{v}"' for v in match["values"].split(",")]
         return f"{name_of(match['listing'])}=[{', '.join(values)}]"

@@ -28,16 +28,44 @@ def to_polars(frame: Any) -> pl.DataFrame:
         frame = frame.collect()
     if isinstance(frame, pl.DataFrame):
         return frame
+    names = [*map(str, frame.columns)]
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two columns are called {twice!r}; rename one, or leave it out")
     try:
         return pl.from_pandas(frame.reset_index(drop=True))
     except ImportError:  # without pyarrow polars takes only numbers
-        names = [*map(str, frame.columns)]
-        if len({*names}) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"two columns are called {twice!r}") from None
         return pl.DataFrame(
             [_column(name, frame.iloc[:, place]) for place, name in enumerate(names)]
         )
+
+
+def other_rows(name: str, values: Any, of: str, rows: Any) -> tuple[str, str] | None:
+    """Return how pandas' indexes show that values are not those of the rows, and a remedy.
+
+    None where they agree, or where the index of one side is absent, or only counts its rows, and
+    does not show another order.
+
+    `name` and `of`: what the user calls the two.
+    """
+    given: Any = getattr(values, "index", None)
+    wanted: Any = getattr(rows, "index", None)
+    if not (hasattr(given, "equals") and hasattr(wanted, "equals")) or len(given) != len(wanted):
+        return None
+    if given.equals(wanted):
+        return None
+    as_they_are = f"if they are row by row those of {of} all the same: {name}.to_numpy()"
+    one_frame = f"sort, sample or split the frame before {name} and {of} are taken from it"
+    lacking = len(wanted)
+    if given.nlevels == wanted.nlevels:
+        lacking = int((~wanted.isin(given)).sum())
+    if not lacking:
+        remedy = f"{name} = {name}.loc[{of}.index]" if given.is_unique else one_frame
+        return f"has the index of {of} in another order", f"{remedy}; {as_they_are}"
+    if any(index.tolist() == [*range(len(index))] for index in (given, wanted)):
+        return None
+    reason = f"has no row for {lacking:,} of the {len(wanted):,} labels in the index of {of}"
+    return reason, f"{one_frame}; {as_they_are}"
 
 
 def to_numpy(values: Any) -> NDArray[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import in_a_line
-from manyseed.jobs.datasets.frame import is_frame, missing, to_numpy, to_polars
+from manyseed.jobs.datasets.frame import is_frame, missing, other_rows, to_numpy, to_polars
 from manyseed.jobs.own import copies
 from manyseed.jobs.own.calling import built, load
 
@@ -74,6 +74,7 @@ def _kept(data: Any, folder: Path) -> dict[str, object]:
     tests = [data.pop(name, None) for name in (f"X_{_TEST}", f"{TARGET}_{_TEST}")]
     if sum(test is None for test in tests) == 1:
         raise _NoData("returned one of X_test and y_test; a test part needs both")
+    _require_same_rows(data, tests)
     given = {"target": TARGET, **({} if tests[0] is None else {"split": PART})}
     if "split" in given and PART in data:
         raise _NoData(f"returned X_test and an array {PART!r}; return one of them")
@@ -82,6 +83,15 @@ def _kept(data: Any, folder: Path) -> dict[str, object]:
         return {"file": "data.parquet", "given": given}
     np.savez(folder / "data.npz", **_of_arrays(data, tests))
     return {"file": "data.npz", "given": given}
+
+
+def _require_same_rows(data: Mapping[str, Any], tests: list[Any]) -> None:
+    """Refuse what pandas' indexes show to belong to other rows."""
+    pairs = [(name, values, "X", data["X"]) for name, values in data.items() if name != "X"]
+    pairs.append((f"{TARGET}_{_TEST}", tests[1], f"X_{_TEST}", tests[0]))
+    for pair in pairs:
+        if (found := other_rows(*pair)) is not None:
+            raise _NoData(f"returned {pair[0]}, which {found[0]}; {found[1]}")
 
 
 def _of_arrays(data: Mapping[str, Any], tests: list[Any]) -> dict[str, Any]:

@@ -9,14 +9,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyseed.jobs.checks import in_a_line
 from manyseed.jobs.classifiers.registry import CLASSIFIERS
 from manyseed.jobs.datasets.cache import given_copy
-from manyseed.jobs.datasets.frame import missing, to_numpy, to_polars
+from manyseed.jobs.datasets.frame import is_frame, missing, other_rows, to_numpy, to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
 from manyseed.orchestrator.errors import UnavailableError, UserError, require_one_of, toml_value
@@ -144,9 +146,11 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     that belong together.
     """
     buffer = io.BytesIO()
+    y, groups = _column("y", y), _column("groups", groups)
+    _require_same_rows({"X": X, "y": y, "groups": groups})
     if hasattr(X, "columns"):
         suffix = ".parquet"
-        frame = to_polars(X)
+        frame = _frame(X)
         _classes(y, len(frame))
         labels = [str(label) for label in np.asarray(y).tolist()]
         frame = _with(frame, TARGET, labels, "classes")
@@ -173,6 +177,41 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     return file
 
 
+def _column(name: str, given: Any) -> Any:
+    """Return the only column of a frame; anything else as it is."""
+    given = given.collect() if hasattr(given, "collect") else given  # polars' lazy frames
+    if not is_frame(given):
+        return given
+    if (n := len(given.columns)) != 1:
+        one_hot = f", or {name}.idxmax(axis=1) of 0 and 1" * (
+            name == TARGET and hasattr(given, "idxmax")
+        )
+        raise UserError(
+            f"is a frame of {n:,} columns; one is needed",
+            key=name,
+            remedy=f'name it: {name}["{given.columns[0] if n else "…"}"]{one_hot}',
+        )
+    return given[given.columns[0]]
+
+
+def _require_same_rows(given: Mapping[str, Any]) -> None:
+    """Refuse what pandas' indexes show to belong to other rows."""
+    indexed = [(name, values) for name, values in given.items() if hasattr(values, "index")]
+    for (of, rows), (name, values) in combinations(indexed, 2):
+        if (found := other_rows(name, values, of, rows)) is not None:
+            raise UserError(found[0], key=name, remedy=found[1])
+
+
+def _frame(X: Any) -> Any:
+    """Return a frame of polars or pandas as one of polars."""
+    import polars as pl
+
+    try:
+        return to_polars(X)
+    except (ValueError, TypeError, pl.exceptions.PolarsError) as error:
+        raise UserError(f"is a frame that cannot be read: {in_a_line(error)}", key="X") from None
+
+
 def _with(frame: Any, name: str, values: Any, meaning: str) -> Any:
     """Return a frame with a column of text, whose name must not be taken."""
     import polars as pl
@@ -196,7 +235,12 @@ def _classes(given: Any, rows: int) -> Any:
     if classes.dtype.kind not in "biufUSM":
         raise UserError(f"is {classes.dtype}; text or numbers ({rows:,},) are needed", key="y")
     if classes.shape != (rows,):
-        raise UserError(f"has the shape {classes.shape}; classes ({rows:,},) are needed", key="y")
+        raise UserError(
+            f"has the shape {classes.shape}; classes ({rows:,},) are needed",
+            key="y",
+            remedy={(rows, 1): "y.ravel()"}.get(classes.shape)
+            or ("y.argmax(axis=1) if it is one-hot" if classes.ndim == 2 else None),
+        )
     return classes
 
 

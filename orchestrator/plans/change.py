@@ -63,6 +63,8 @@ from manyseed.orchestrator.store.repair import drop as drop_rows
 from manyseed.orchestrator.store.repair import require_rest
 from manyseed.orchestrator.store.schema import GroupSpec, own_name
 
+COPIES = "Identical to the first run of their repeat"
+"""How the remark on copies of runs begins."""
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
 """The figures that are estimated and counted; hours are core hours plus GPU hours."""
 
@@ -344,8 +346,8 @@ def remarks(
     yield from _forms(change, chosen) if all_notes else ()
     if summary["runs_identical"]:
         yield (
-            "Identical to the first run of their repeat, as nothing that varies reaches the "
-            f"classifier: {counted(summary['runs_identical'], 'run')}, stored as copies, "
+            f"{COPIES}, as nothing that varies reaches the classifier: "
+            f"{counted(summary['runs_identical'], 'run')}, stored as copies, "
             "not trained. Their spread over seeds is 0."
         )
     yield from _lone(change)
@@ -415,22 +417,6 @@ def warn_of(change: Change) -> None:
     if not change.is_empty:
         for text in remarks(change, all_notes=False):
             warn(text)
-
-
-def warn_of_estimator(change: Change) -> None:
-    """As `warn_of`, in the words of `Sweep.of`; of identical runs, whatever is new."""
-    if change.cells.filter(pl.col("identical") & (pl.col("runs") > 1)).is_empty():
-        warn_of(change)
-        return
-    runs = change.summary()["runs_identical"]
-    found = ". ".join(change.expansion.notes)
-    warn(
-        f"{runs:,} of {change.expansion.runs:,} runs are identical to the first run of their "
-        "repeat, as nothing that varies reaches the estimator: they are stored as copies, and the "
-        f"spread between them is 0{f' ({found})' if found else ''}. If it takes a seed, name the "
-        'parameter: options={"seeds": {"random_state": "batch"}}; or vary the data: '
-        'perturb_continuous=["relative:0.5"]'
-    )
 
 
 COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")

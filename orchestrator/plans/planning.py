@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +22,6 @@ from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
-    SeveralErrors,
     UnavailableError,
     UserError,
     command,
@@ -37,7 +35,8 @@ from manyseed.orchestrator.grids.loading import load_and_use, load_sweep_file
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.change import Change, restoring, warn_of_estimator
+from manyseed.orchestrator.plans.arguments import of_arguments, warn_of_objects
+from manyseed.orchestrator.plans.change import Change, restoring
 from manyseed.orchestrator.plans.code import (
     fetch_datasets,
     own_code,
@@ -390,15 +389,6 @@ def _grids(planned: pl.DataFrame, alone: pl.DataFrame, runs: Mapping[int, int]) 
             yield "\n".join(["[[grid]]", *lines, *more])
 
 
-_ARGUMENTS = {
-    "dataset.data.source": "X",
-    "dataset.data.target": "y",
-    "dataset.data.group": "groups",
-    "dataset.data.test": "test",
-}
-"""The arguments of `Sweep.of` behind keys of the sweep file that it writes."""
-
-
 def plan_objects(
     estimator: Any,
     X: Any,
@@ -424,8 +414,17 @@ def plan_objects(
     """
     objects.require_guard()
     names = objects.classifiers_in(estimator)
+    if names and "seeds" in options:
+        raise UserError(
+            "is for estimators of your own; classifiers of manyseed get their seeds by themselves",
+            key="options.seeds",
+        )
     if len(names) > 1 and options:
-        raise UserError("are of one classifier alone", key="options", value=dict(options))
+        raise UserError(
+            f"belong to one classifier, but {len(names)} are named",
+            key="options",
+            remedy='give one, such as estimator="xgb", or write a sweep file for Sweep.plan',
+        )
     own = {} if names else objects.table_of(estimator, "estimator")
     table: dict[str, Any] = {**own, **options}
     name = "-".join(names) or table["estimator"].rpartition(":")[2].rpartition(".")[2]
@@ -441,30 +440,7 @@ def plan_objects(
         try:
             change = plan_sweep(file, target, require=require)
         except UserError as error:
-            raise _of_arguments(error, file) from None
+            raise of_arguments(error, file) from None
         fetch_datasets(change.expansion.datasets)
-    warn_of_estimator(change)
+    warn_of_objects(change)
     return target
-
-
-def _of_arguments(error: UserError, file: Path) -> UserError:
-    """Return an error about the temporary sweep file as one about the arguments of `Sweep.of`."""
-    if isinstance(error, SeveralErrors):
-        each = [_of_arguments(each, file) for each in error.errors]
-        return SeveralErrors(each, are_all=error.are_all)
-    if error.file is None or Path(error.file) != file:
-        return error
-    key = error.key or ""
-    argument = _ARGUMENTS.get(key)
-    if argument is None:
-        argument = re.sub(r"^grid\[0\]\.", "", key)
-        argument = re.sub(r"^classifier\.(\"[^\"]*\"|[^.]*)\.", "options.", argument)
-        argument = "estimator" if argument == "options.estimator" else argument
-    changed = error.in_file(None)
-    changed.key = argument or None
-    changed.message = error.message.replace(f"{file.parent}, ", "").replace(
-        "this file", "this call"
-    )
-    if key in _ARGUMENTS and key != "dataset.data.test":  # the value is a name of the file's own
-        changed = UserError(changed.message, key=argument, remedy=changed.remedy)
-    return changed

@@ -105,7 +105,10 @@ def test_classifiers_of_manyseed_take_data_in_memory() -> None:
         ({"estimator": "lr-sgdd"}, 'estimator = "lr-sgdd": is no classifier of .*\n.*"lr-sgd"'),
         ({"estimator": []}, "estimator.*names no classifier"),
         ({"estimator": ["xgb", 3]}, "estimator: holds what is no classifier"),
-        ({"estimator": ["xgb", "mlp"], "options": {"epochs": 3}}, "options = .*of one classifier"),
+        (
+            {"estimator": ["xgb", "mlp"], "options": {"epochs": 3}},
+            "options: belong to one classifier",
+        ),
         ({"estimator": "no.mod:X"}, 'estimator = "no.mod:X": there is no module no, neither '),
         ({"directory": "taken"}, "taken: exists .*\n  name another with directory=DIR"),
     ],
@@ -378,6 +381,8 @@ def test_the_command_names_its_options(
             "manyseed a b --c 1; or here: --cluster local",
             'manyseed a b --c 1; or here: cluster="local"',
         ),
+        ("on it: --cluster test-1.a", 'on it: cluster="test-1.a"'),
+        ("with --cluster NAME", "with cluster=NAME"),
         ("a – b -- c", "a – b -- c"),
     ],
 )

@@ -1313,7 +1313,7 @@ def test_draws_from_a_global_generator_that_is_put_back_are_found(tmp_path: Path
 
 def test_an_estimator_whose_runs_cannot_differ_is_named_in_a_warning(tmp_path: Path) -> None:
     X, y = np.eye(30)[:, :3], np.arange(30) % 2
-    with pytest.warns(UserWarning, match=r"2 of 3 runs are identical.*seeds: none") as told:
+    with pytest.warns(UserWarning, match=r"2 of 3 runs of GaussianNB.*seeds: none") as told:
         Sweep.of(GaussianNB(), X, y, runs=3, directory=tmp_path / "of", train=False)
     assert told[0].filename == __file__
 

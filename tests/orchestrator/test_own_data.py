@@ -46,6 +46,10 @@ def load(rows=60, shift=0.0):
 """
 LABELS = 'np.where(X[:, 0] > shift, "yes", "no")'
 PLAIN = f"X, {LABELS}"
+INDEXED = (
+    "(lambda f, y, s: ({}))(*(lambda d: (d[['a']], d['y'], d[['a']].iloc[::-1]))("
+    f"__import__('pandas').DataFrame(dict(a=X[:, 0], y={LABELS}))))"
+)
 
 
 @pytest.fixture
@@ -210,7 +214,7 @@ def matrix(): return np.matrix(X), y
 def big_endian(): return X.astype(">f8"), y.astype(">i4")
 def half(): return X.astype("f2"), y
 def no_mask(): return np.ma.array(X, mask=False), np.ma.array(y)
-def shuffled(): return frame[[*"abc"]].sample(frac=1, random_state=0), pd.Series(y)
+def shuffled(): return frame[[*"abc"]].sample(frac=1, random_state=0), pd.Series(y).to_numpy()
 def nullable(): return frame.assign(b=pd.array([None, *range(1, 60)], dtype="Int64"))
 def sparse_frame():
     kind = pd.SparseDtype("float", 0.0)
@@ -270,7 +274,7 @@ def test_arrays_and_frames_of_any_type_are_their_values(
     expected = kinds["positive" if name == "sparse_frame" else "X"].copy()
     if name == "half":
         expected = expected.astype("f2").astype(float)
-    elif name == "shuffled":  # rows belong together by their order, as in scikit-learn
+    elif name == "shuffled":  # without an index, rows belong together by their order
         expected = kinds[name]()[0].to_numpy()
     elif name == "nullable":
         expected[:, 1] = [np.nan, *range(1, 60)]
@@ -366,6 +370,13 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         ("X, X, X", "", "returned a tuple of 3"),
         ("dict(a=1)", "", "returned a dict of a"),
         (f"dict(X=X, y={LABELS}, X_test=X)", "", "returned one of X_test and y_test"),
+        (INDEXED.format("s, y"), "", "returned y, which has the index of X in another order"),
+        (INDEXED.format("f, y, s, y"), "", "returned y_test, which has the index of X_test in"),
+        (
+            INDEXED.format("{'X': f, 'y': y, 'site': s['a']}"),
+            "",
+            "returned site, which has the index of X in another order",
+        ),
         (f"X, {LABELS}[:10]", "", r"what it returned holds X \(60, 3\)"),
         (f"X[:50], {LABELS}[:50], X[50:, :2], {LABELS}[50:]", "", r"returned X \(50, 3\) and X_te"),
         (f"np.full((rows, 3), {{}}), {LABELS}", "", "returned X of object, not numbers or text"),

@@ -200,8 +200,70 @@ def test_frames_of_pandas_need_nothing_else(
         "right": [True, False, True],
         "y": ["x", "y", "x"],
     }
-    with pytest.raises(ValueError, match="two columns are called 'a'"):
-        objects.keep_data(pandas.DataFrame(np.eye(2), columns=["a", "a"]), np.arange(2))
+
+
+def test_rows_of_other_indexes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    table = pandas.DataFrame({"a": np.arange(8.0), "y": [*"uvuvuvuv"], "of": [*"iijjkkll"]})
+    X, y, groups = table[["a"]], table["y"], table["of"]
+    mixed = X.sample(frac=1, random_state=1)
+    order = "has the index of X in another order"
+    with pytest.raises(UserError, match=f"^y: {order}\n  y = y.loc\\[X.index\\]; .*to_numpy"):
+        objects.keep_data(mixed, y)
+    with pytest.raises(UserError, match=f"^y: {order}"):
+        objects.keep_data(X, y.loc[mixed.index])
+    with pytest.raises(UserError, match=f"^groups: {order}"):
+        objects.keep_data(mixed, y.loc[mixed.index], groups)
+    with pytest.raises(UserError, match=r"^groups: has the index of y in another order"):
+        objects.keep_data(mixed.to_numpy(), y.loc[mixed.index], groups)
+    with pytest.raises(UserError, match=r"^y: has no row for 2 of the 3 labels in the index of X"):
+        objects.keep_data(X.iloc[[7, 2, 4]], y.iloc[[1, 2, 3]])
+    named = [X.set_axis([*"abcdefgh"]), y.set_axis([*"hgfedcba"])]
+    with pytest.raises(UserError, match=f"^y: {order}"):
+        objects.keep_data(*named)
+    twice = [pandas.concat([X, X]), pandas.concat([y, y]).sample(frac=1, random_state=1)]
+    with pytest.raises(UserError, match=f"^y: {order}\n  sort, sample or split the frame before"):
+        objects.keep_data(*twice)
+    assert not [*tmp_path.rglob("*.parquet")]
+    right = objects.keep_data(mixed, y.loc[mixed.index])
+    for same in (y.loc[mixed.index].to_numpy(), pl.Series(y.loc[mixed.index].to_list())):
+        assert objects.keep_data(mixed, same) == right
+    for one in (X.iloc[:2], X.iloc[5:7].reset_index(drop=True), pl.DataFrame({"a": [1.0, 2.0]})):
+        objects.keep_data(one, y.iloc[4:6] if one.shape[0] == 2 else y)
+        objects.keep_data(one, y.iloc[4:6].reset_index(drop=True))
+
+
+def test_classes_may_be_a_frame_of_one_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    X, y = np.eye(4), ["a", "b", "a", "b"]
+    expected = objects.keep_data(X, np.array(y), np.array(y))
+    for frame in (pandas.DataFrame({"c": y}), pl.DataFrame({"c": y}), pl.LazyFrame({"c": y})):
+        assert objects.keep_data(X, frame, frame) == expected
+    one_hot = pandas.get_dummies(pandas.Series(y))
+    with pytest.raises(UserError, match=r'^y: is a frame of 2 columns.*\n  .*y\["a"\].*idxmax'):
+        objects.keep_data(X, one_hot)
+    with pytest.raises(UserError, match=r"^y: has the shape \(4, 1\).*\n  y.ravel\(\)"):
+        objects.keep_data(X, np.array(y)[:, None])
+    with pytest.raises(UserError, match=r"^y: has the shape \(4, 2\).*\n  y.argmax\(axis=1\)"):
+        objects.keep_data(X, one_hot.to_numpy())
+
+
+def test_frames_that_no_table_can_hold_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    twice = pandas.DataFrame(np.eye(2), columns=["a", "a"])
+    with pytest.raises(UserError, match=r"^X: .*two columns are called 'a'; rename one"):
+        objects.keep_data(twice, np.arange(2))
+    mixed = "Expected bytes, got a 'int' object"  # as pyarrow says of text and numbers
+    monkeypatch.setattr(pl, "from_pandas", lambda _: (_ for _ in ()).throw(TypeError(mixed)))
+    with pytest.raises(UserError, match=rf"^X: is a frame that cannot be read: .*{mixed}"):
+        objects.keep_data(pandas.DataFrame({"a": ["x", 1]}), np.arange(2))
 
 
 @manyseed.classifier("planted", params={"depth": None, "size": (1, 2)}, version=3)

@@ -23,13 +23,14 @@ from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.tables import read_analysis, without_own
 from manyseed.orchestrator.errors import given, refused
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.answers.compare import both_sweeps, further_ones, pairs_of
+from manyseed.orchestrator.results.answers.compare import both_sweeps, further_ones
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedCell,
     AnalysedSweep,
     OneCell,
     two_named,
 )
+from manyseed.orchestrator.results.answers.sides import pairs_of
 from manyseed.orchestrator.results.questions.registry import AskedSweep
 
 if TYPE_CHECKING:  # the options of a question are read without the kernels

@@ -27,7 +27,7 @@ from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import POINTS, Results
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.answers.compare import compare_pair, pairs_of
+from manyseed.orchestrator.results.answers.compare import compare_pair
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedCell,
     AnalysedSweep,
@@ -38,6 +38,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     on_shared,
     values_of,
 )
+from manyseed.orchestrator.results.answers.sides import pairs_of
 
 if TYPE_CHECKING:  # it imports Numba
     from manyseed.analysis.graph.predictions import Predictions

@@ -121,6 +121,47 @@ def test_conditions_choose_the_sides(sweeps: dict[str, Sweep]) -> None:
     assert len(found) == 2
 
 
+HPARAMS = """
+name    = "hparams"
+seed    = 7
+repeats = 2
+runs    = 3
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+hparams    = ["grid"]
+
+[[grid]]
+dataset    = ["sklearn:wine"]
+classifier = ["svm-sgd"]
+
+[classifier.lr-sgd]
+grid = { alpha = [1e-4, 0.1] }
+"""
+
+
+def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "hparams.toml", HPARAMS), tmp_path / "hparams")
+    sweep.analyze(OPTIONS, workers=1)
+    levels = ("alpha=0.0001", "alpha=0.1")
+    for found in (sweep.compare(), sweep.compare("lr-sgd", "svm-sgd")):
+        assert sorted(one.a.axes["hparams"] for one in found) == [*levels]
+        for one in found:
+            assert one.b.axes["classifier"] == "svm-sgd"
+            means = [np.concatenate(accuracies(sweep, side.cell)).mean() for side in (one.a, one.b)]
+            assert one.result.difference == pytest.approx(means[0] - means[1])
+    (alone,) = sweep.compare(by="hparams")
+    assert {alone.a.axes["hparams"], alone.b.axes["hparams"]} == {*levels}
+    cells = dict(sweep.query("cells").select("hparams", "accuracy_mean").iter_rows())
+    said = inside("answers", sweep.directory)[1]
+    for level in levels:
+        assert f"lr-sgd {level} {cells[level]:.3f}" in said
+    assert f"svm-sgd {cells['default']:.3f}" in said
+    code, said = inside("compare", sweep.directory, "--by", "train_fraction")
+    assert (code, "choose another axis with --by (classifier, hparams)" in said) == (2, True)
+
+
 def test_sweeps_share_test_sets_by_what_they_hold_not_by_names(sweeps: dict[str, Sweep]) -> None:
     """The data bears another name, and the test sets of the third repeat are its own."""
     with pytest.raises(UserError, match="A and B are one cell, whose runs are the same"):

@@ -1,0 +1,187 @@
+"""Which cells are compared: those that are alike in all else, or as conditions choose them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.tables.rows import cells_once, last
+from manyseed.jobs.checks import parsed
+from manyseed.orchestrator.computing.cellgroups import require_axes
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.errors import UserError, command, nearest
+from manyseed.orchestrator.results.answers.comparison import AnalysedCell, AnalysedSweep
+
+Pair = tuple[AnalysedCell, AnalysedCell]
+
+_LEVELS = "--between xgb,mlp"
+"""Levels, as remedies write them."""
+_CONFIGURATIONS = 50  # most pairs of cells of two classifiers without common hparams
+
+
+def require_sides(a: str | None, b: str | None, by: str, between: Sequence[str]) -> None:
+    """Refuse conditions for one side alone, or beside levels, and an axis that is none."""
+    if between and (a or b):
+        reason = "chooses cells that are also chosen by their levels"
+        raise UserError(reason, key="--a" if a else "--b", value=a or b, remedy="leave it out")
+    if (a is None) != (b is None):
+        given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
+        problem = "chooses the cells of one side only"
+        remedy = f"give {lacking}, too; or levels: {_LEVELS}"
+        raise UserError(problem, key=given, value=a or b, remedy=remedy)
+    require_axes([by])
+
+
+def pairs_of(
+    first: AnalysedSweep,
+    second: AnalysedSweep,
+    *,
+    by: str = "classifier",
+    between: Sequence[str] = (),
+    a: str | None = None,
+    b: str | None = None,
+    where: str | None = None,
+) -> list[Pair]:
+    """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
+    require_sides(a, b, by, between)
+    conditions = {"--where": where, "--a": a, "--b": b}
+    for key, text in (("--a", a), ("--b", b)):
+        if text and re.fullmatch(r"[\w.:-]+", text) and text not in first.cells.columns:
+            remedy = f"name levels: {_LEVELS}; or write \"classifier = '{text}'\""
+            raise UserError("is no condition on cells", key=key, value=text, remedy=remedy)
+    of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
+    if between:
+        return _named(of_a, of_b, between, by, one_sweep=first is second)
+    if a is None and first is second:
+        return _levels(last(of_a), by)
+    of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
+    return _matched(of_a, of_b, one_sweep=first is second)
+
+
+def _named(
+    a: pl.DataFrame, b: pl.DataFrame, words: Sequence[str], by: str, *, one_sweep: bool
+) -> list[Pair]:
+    """Return the pairs of cells with these levels of an axis: of `by`, if it has them."""
+    if len(words) < 2 and one_sweep:
+        remedy = f"name another {by} to compare it with"
+        raise UserError("is one side only", key=by, value=words[0], remedy=remedy)
+    if len(words) > 2 and not one_sweep:
+        remedy = "give one level of each sweep, or one for both"
+        raise UserError("are more than two sides", key="--between", value=words, remedy=remedy)
+    both = pl.concat([side.select(*AXES, "cell") for side in (a, b)], how="vertical_relaxed")
+    known = {axis: [_has(both[axis], word).any() for word in words] for axis in (by, *AXES, "cell")}
+    axis = max(known, key=lambda one: sum(known[one]))  # the first of equal ones
+    if not all(known[axis]):
+        wrong = words[known[axis].index(False)]
+        remedy = nearest(wrong, both[axis].drop_nulls().unique().sort().cast(pl.String))
+        raise UserError(f"no such {axis}", key=axis, value=wrong, remedy=remedy)
+    if len(words) > 2:
+        held = [_has(a[axis], word) for word in words]
+        return _levels(last(a.filter(pl.any_horizontal(held))), axis)
+    of_a, of_b = (
+        last(side.filter(_has(side[axis], word))) for side, word in ((a, words[0]), (b, words[-1]))
+    )
+    for side, word in ((of_a, words[0]), (of_b, words[-1])):
+        if side.is_empty():
+            raise UserError("no cell of this sweep has it", key=axis, value=word)
+    return _matched(of_a, of_b, one_sweep=one_sweep)
+
+
+def _has(levels: pl.Series, word: str) -> pl.Series:
+    """Return which levels a word means."""
+    try:
+        meant = parsed(float, word) if levels.dtype.is_numeric() else word
+        return (levels if levels.dtype.is_numeric() else levels.cast(pl.String)) == meant
+    except ValueError:
+        return levels.is_null() & levels.is_not_null()
+
+
+def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
+    """Return the pairs of cells that differ only in one axis; twins count once.
+
+    Of all pairs of two levels, the same one comes first.
+    """
+    cells = cells_once(cells).sort("cell")
+    free = (by, "hparams") if by == "classifier" else (by,)  # each classifier has its own hparams
+    others = [axis for axis in AXES if axis not in free]
+    first = {level: n for n, level in enumerate(cells[by].unique(maintain_order=True).to_list())}
+    pairs = [
+        pair
+        for alike in cells.partition_by(others, maintain_order=True)
+        for pair in _alike(
+            pair
+            for pair in combinations(
+                sorted(AnalysedCell.all_of(alike), key=lambda one: first[one.axes[by]]), 2
+            )
+            if pair[0].axes[by] != pair[1].axes[by]
+        )
+    ]
+    if not pairs:
+        values = cells[by].unique(maintain_order=True).to_list()
+        problem = f"there is only one {by} ({values[0]})"
+        further = [axis for axis in AXES if axis != by and cells[axis].n_unique() > 1]
+        listed = f" ({', '.join(further)})" * bool(further)
+        remedy = f"choose another axis with --by{listed}, or use --a and --b"
+        if len(values) > 1:
+            problem = "no two cells differ in it alone"
+            remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
+        else:
+            shown = ("query", "DIR", "-t", "runs", "--by", by, "--columns", "METRIC")
+            remedy = f"{remedy}; by itself: {command(*shown, '--agg', 'mean,sd')}"
+        raise UserError(problem, key="--by", value=by, remedy=remedy)
+    return pairs
+
+
+def _alike(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield pairs of cells; of two classifiers those with the same hparams, if they share any."""
+    by_classifier = dict[tuple[object, object], list[Pair]]()
+    for a, b in pairs:
+        by_classifier.setdefault((a.axes["classifier"], b.axes["classifier"]), []).append((a, b))
+    for (one, other), both in by_classifier.items():
+        same = [pair for pair in both if pair[0].axes["hparams"] == pair[1].axes["hparams"]]
+        yield from same or (both if one == other or len(both) <= _CONFIGURATIONS else ())
+
+
+def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]:
+    """Return the pairs of cells that agree in all axes but those that set the two sides apart."""
+    by_name = a["data"].has_nulls() or b["data"].has_nulls()
+    keys = [axis if axis != "dataset" or by_name else "data" for axis in AXES]
+    apart = []
+    if a.height > 1 or b.height > 1:
+        for axis in keys:
+            levels_a, levels_b = a[axis].unique(), b[axis].unique()
+            if levels_a.len() == levels_b.len() == 1 and levels_a[0] != levels_b[0]:
+                apart.append(axis)
+        rest = [axis for axis in keys if axis not in apart]
+        shared = a.join(b, on=rest, how="semi").height
+        if not shared and "classifier" in apart and a.height * b.height <= _CONFIGURATIONS:
+            rest = [axis for axis in rest if axis != "hparams"]  # each classifier has its own
+        right = b.rename({name: f"{name}_b" for name in b.columns if name not in rest})
+        joined = a.sort("cell").join(right, on=rest, how="inner", maintain_order="left")
+        numbers = joined.select("cell", "cell_b").rows()
+    else:
+        numbers = [(a["cell"][0], b["cell"][0])]
+    cells_a, cells_b = ({cell.cell: cell for cell in AnalysedCell.all_of(side)} for side in (a, b))
+    matched = bool(numbers)
+    if one_sweep:
+        distinct: dict[frozenset[int], tuple[int, int]] = {}
+        for i, j in numbers:
+            if i != j or cells_a[i].epoch != cells_b[j].epoch:
+                distinct.setdefault(frozenset((i, j)), (i, j))
+        numbers = list(distinct.values())
+    if not numbers:
+        common = [axis for axis in keys if axis not in apart]
+        differing = [axis for axis in common if not {*a[axis].to_list()} & {*b[axis].to_list()}]
+        problem = f"no cell of A ({a.height:,}) matches a cell of B ({b.height:,})"
+        if matched:
+            problem = f"{problem} other than itself"
+        elif differing:
+            problem = f"{problem}: they differ in {', '.join(differing)}"
+        else:
+            problem = f"{problem} in all of {', '.join(common)}"
+        raise UserError(problem, remedy="choose cells with --a and --b")
+    return [(cells_a[i], cells_b[j]) for i, j in numbers]

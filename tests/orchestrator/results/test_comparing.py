@@ -22,7 +22,7 @@ from manyseed.orchestrator.cli.analyze import print_effects
 from manyseed.orchestrator.computing.cellgroups import unusual, usual_first
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results.answers import compare, comparison
+from manyseed.orchestrator.results.answers import compare, comparison, sides
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
     Units,
@@ -242,7 +242,7 @@ def test_cells_without_a_match_are_told_by_the_axes_they_differ_in(
     with pytest.raises(
         UserError, match=r"A \(8\) matches a cell of B \(8\): they differ in train_fraction\n"
     ):
-        compare._matched(cells, others, one_sweep=False)
+        sides._matched(cells, others, one_sweep=False)
 
 
 def test_levels_of_other_conventions_are_not_mixed(
@@ -566,7 +566,7 @@ def test_two_levels_stand_in_one_order_whatever_the_numbers_of_their_cells(
     number = pl.col("cell")
     turned = pl.when(perturb_continuous="none").then(number).otherwise(100 - number)
     turned = cells.with_columns(cell=turned.cast(cells["cell"].dtype))
-    pairs = compare._levels(turned, "classifier")
+    pairs = sides._levels(turned, "classifier")
     assert {(a.cell < b.cell) for a, b in pairs} == {True, False}
     assert {(a.axes["classifier"], b.axes["classifier"]) for a, b in pairs} == {("lr-sgd", "xgb")}
 

@@ -563,8 +563,9 @@ _OPTION = re.compile(
     "|".join(
         [
             *(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True)),
+            r"(?<!\S)-t (?P<table>[a-z_]+)",
             r"--cluster (?P<cluster>[a-z][\w.-]*\w)",
-            r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+)",
+            r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+|\w+_index)",
             r"--(?P<option>[a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?!\w)))?",
         ]
     )
@@ -591,6 +592,8 @@ def name_of(option: str) -> str:
 
 
 def _argument(match: re.Match[str]) -> str:
+    if match["table"]:
+        return f'table="{match["table"]}"'
     if match["cluster"]:
         return f'cluster="{match["cluster"]}"'
     if match["values"]:

@@ -18,7 +18,9 @@ Doubt = tuple[Looks, tuple[str, ...]]
 """What else a column looks like as it is written, and some of its values."""
 
 _ID = re.compile(
-    r"(^|[_\W])(id|uuid|guid|identifier|index)$|^unnamed: 0$|[a-z]I[Dd]$", re.IGNORECASE
+    r"(^|[_\W])(id|uuid|guid|identifier|index)$|[a-z]I[Dd]$"
+    r"|^(unnamed: 0|__index_level_0__)?$",  # as pandas writes an index
+    re.IGNORECASE,
 )
 _DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{4}/\d{1,2}/\d{1,2}.*"
@@ -431,13 +433,16 @@ def classes_of(
         reason = f"has a single class, {names[0]!r}; a classifier needs two"
         raise Refused("target", target.name, reason)
     if 2 * len(names) > n or len(names) > MAX_CLASSES:
-        raise Refused(
-            "target",
-            target.name,
+        reason = (
             f"has {len(names)} classes in {n} samples; there must be at least two samples "
-            f"per class on average, and at most {MAX_CLASSES:,} classes. Is it a number to "
-            "predict rather than a class?",
+            f"per class on average, and at most {MAX_CLASSES:,} classes"
         )
+        if all(map(is_number, names)):
+            reason += (
+                ". Is it a number to predict rather than a class? There is no regression here: "
+                "cut the numbers into classes (manyseed docs regression)"
+            )
+        raise Refused("target", target.name, reason)
     if not n_missing:
         return names, y
     return (*names, UNKNOWN), np.where(is_missing, len(names), y)

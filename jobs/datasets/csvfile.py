@@ -6,14 +6,16 @@ import codecs
 import csv
 import io
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.checks import Option, Refused
+from manyseed.jobs.checks import Option, Refused, quoted
 from manyseed.jobs.datasets.columns import LEAVE_EMPTY, Doubt, is_mark, is_number, same_numbers
 
 if TYPE_CHECKING:
@@ -37,11 +39,13 @@ _THOUSANDS = {
     ",": r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$",
     ".": r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})*$",
 }
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _HEAD = 2**22  # bytes that hold the names of columns
 _LONGEST = 80
 _SHOWN = 6  # names in a message
 _SEEN = 1000  # rows that are compared with the first line
-_REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
+_FILES = "FILE > NEW"  # what `said` replaces
+_REMEDY = f"save it as UTF-8, or convert it: iconv -f {{}} -t utf-8 {_FILES}"
 
 
 def marks(suffix: str, given: Mapping[str, Any]) -> list[str]:
@@ -57,6 +61,22 @@ def marks(suffix: str, given: Mapping[str, Any]) -> list[str]:
 
 class Unreadable(ValueError):
     """The bytes are not a table."""
+
+
+def no_spreadsheet(path: Path) -> str:
+    """Return why a spreadsheet is refused, and what makes a CSV of it."""
+    file, new = quoted(str(path)), quoted(str(path.with_suffix(".csv")))
+    line = shlex.quote(f"import polars; polars.read_excel({file}).write_csv({new})")
+    reason = "is a spreadsheet; save it as CSV in the program that made it"
+    if path.suffix.lower() == ".numbers":
+        return reason
+    return f"{reason}, or, with pip install fastexcel: python -c {line}"
+
+
+def said(error: Exception, path: Path) -> str:
+    """Return what was said of the bytes of a file, with commands that name it."""
+    new = path.with_name(f"{path.stem}-utf8{path.suffix}")
+    return str(error).replace(_FILES, f"{shlex.quote(str(path))} > {shlex.quote(str(new))}")
 
 
 class Repeated(ValueError):
@@ -389,7 +409,8 @@ def _as_utf8(content: bytes) -> bytes:
         return content
     line = content.count(b"\n", 0, wrong) + 1
     raise UnicodeError(
-        f"line {line} holds the byte 0x{content[wrong]:02x}, so it is not UTF-8; {_REMEDY}"
+        f"line {line} holds the byte 0x{content[wrong]:02x}, so it is not UTF-8; "
+        + _REMEDY.format("windows-1252" if content[wrong] else "utf-16le")
     )
 
 

@@ -339,9 +339,6 @@ OPTIONS: Mapping[str, Option] = {
 
 FORMATS = (*TABLES, *ARRAYS)
 
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
-NO_SPREADSHEET = "is a spreadsheet; save it as CSV in the program that made it"
-
 _NAME_THEM = "write a line with the names above it, or, if it has them, remove its repetitions"
 
 
@@ -460,8 +457,8 @@ def _parameters(
     Empty lists are left out, except ``categorical``, the oldest key: identities stay the same.
     """
     if path.suffix not in FORMATS:
-        if path.suffix.lower() in SPREADSHEETS:
-            raise Refused("source", f"file:{name}", NO_SPREADSHEET)
+        if path.suffix.lower() in csvfile.SPREADSHEETS:
+            raise Refused("source", f"file:{name}", csvfile.no_spreadsheet(path))
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
     by_default = "y" if path.suffix in (".npz", ".zarr") else None  # as of arrays in memory
     target = TARGET.check("target", given.get("target", by_default))
@@ -546,7 +543,8 @@ def _parsed(file: _Loaded, keys: Keys) -> Columns:
             file.path, str(error), {} if keys.target in error.columns else needs
         ) from error
     except (csvfile.Unreadable, UnicodeError) as error:
-        raise refused(file.path, f"cannot be read as {suffix}: {error}") from error
+        reason = f"cannot be read as {suffix}: {csvfile.said(error, file.path)}"
+        raise refused(file.path, reason) from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise refused(file.path, f"cannot be read as {suffix}: it is damaged") from error
     return columns_of(frame, keys, file.path, doubts)

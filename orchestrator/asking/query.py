@@ -288,8 +288,15 @@ def require_column(name: str, columns: Sequence[str], option: str) -> None:
     require_one_of(name, columns, "unknown column", key=option, more=more)
 
 
+_INDEXES = {"seed": "run_index", "run": "run_index", "repeat": "repeat_index"}
+"""Columns that number what users may call otherwise."""
+
+
 def _require_elsewhere(name: str, sweeps: Mapping[str, Results], option: str) -> None:
     """Raise a UserError for a column of other tables, named as there or as its mean; name these."""
+    if index := _INDEXES.get(name.removesuffix("s")):
+        remedy = f"{index} numbers them: -t runs {option} {index}"
+        raise UserError("unknown column", key=option, value=name, remedy=remedy)
     for column in dict.fromkeys((name, name.removesuffix("_mean"), name.removesuffix("_std"))):
         having = [
             table

@@ -16,6 +16,7 @@ from manyseed.orchestrator.cli.arguments import (
     with_options,
     without_conversion,
 )
+from manyseed.orchestrator.cli.unknown import asking_told
 
 _SHOWN = (
     ("Train", "plan", ("init", "plan")),
@@ -107,6 +108,11 @@ class _Root(TyperGroup):
         """Parse the arguments before the verb."""
         without_conversion(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of a verb."""
+        with asking_told(args):
+            return super().resolve_command(ctx, args)
 
 
 def _listed(verb: str, module: str, panel: str, _now: str) -> Any:

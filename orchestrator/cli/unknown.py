@@ -1,4 +1,4 @@
-"""What there is instead of an option that a verb does not have."""
+"""What there is instead of a verb, or of an option of one, that does not exist."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from manyseed.analysis.counts import some
+from manyseed.orchestrator.errors import command
 
 _KEYS = ("runs", "repeats", "seed", "epochs", "vary", "test", "train_fraction")
 _WIDTHS = ("within", "precision", "tolerance", "width", "half_width", "ci", "margin")
@@ -27,6 +28,28 @@ def instead_told(ctx: Any) -> Iterator[None]:
             error.message += told  # type: ignore[attr-defined]
             error.possibilities = []  # type: ignore[attr-defined]
         raise
+
+
+@contextmanager
+def asking_told(words: Sequence[str]) -> Iterator[None]:
+    """Let the error about an unknown verb say how a question, or a table, of that name is asked."""
+    try:
+        yield
+    except Exception as error:  # of click, or of typer's own copy of it
+        if (message := getattr(error, "message", None)) and (how := _asked(*words[:2])):
+            error.message = f"{message.partition(' Did you mean')[0]} Ask: {how}"  # type: ignore[attr-defined]
+        raise
+
+
+def _asked(verb: str, directory: str = "DIR") -> str:
+    """Return the command that answers a question, or shows a table, of this name."""
+    from manyseed.analysis.tables.schema import table_names
+    from manyseed.orchestrator.results.questions.registry import known
+
+    directory = "DIR" if directory.startswith("-") else directory
+    if verb in known():
+        return command("answers", directory, verb)
+    return command("query", directory, "-t", verb) if verb in table_names() else ""
 
 
 def _instead(ctx: Any, option: str) -> str:

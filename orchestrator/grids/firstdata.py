@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.datasets.parts import ROW_ID
 from manyseed.jobs.datasets.sources import SOURCES
-from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS
+from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.own import copies
 from manyseed.jobs.own.table import is_entry
 from manyseed.orchestrator.errors import (
@@ -36,6 +36,9 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids.imagetable import NamedImages, named_images, tables_of_images
 from manyseed.orchestrator.grids.own import OwnCode
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Column names taken for the classes; without any of them, the last column is."""
@@ -77,6 +80,8 @@ _MARKS = 3  # texts beside numbers; more of them mean something
 _SIDE = 64  # pixels; images become no larger, or the first run takes long
 
 SHOWN = 6
+
+_SEEN = 10_000  # rows, of which different values are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +129,8 @@ def first_data(data: str, target: str | None) -> FirstData:
         raise UserError("does not exist", key="DATA", value=data, remedy=near or None)
     if path.is_dir() and path.suffix not in FORMATS:
         return _of_folder(data, path)
-    if path.suffix.lower() in SPREADSHEETS:
-        raise UserError(NO_SPREADSHEET, key="DATA", value=data)
+    if path.suffix.lower() in csvfile.SPREADSHEETS:
+        raise UserError(csvfile.no_spreadsheet(path), key="DATA", value=data)
     if path.is_file() and path.suffix not in FORMATS:
         if unpacks := next((how for end, how in _PACKED.items() if data.endswith(end)), None):
             remedy = f"unpack it first, such as: {unpacks} {shlex.quote(data)}"
@@ -272,7 +277,7 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
             options = {TARGET: target, "ignore": ignored, **options, **merged, **named}
             info = datasets.resolve(source, **options)
     except Refused as error:
-        others = [name for name in columns if name != target]
+        others = [name for name in _by_classes(path, columns) if name != target]
         is_known = target in columns or error.option != TARGET
         remedy = f"name the column of classes: --target, one of {some(others, SHOWN)}"
         raise refused(
@@ -292,6 +297,18 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     why = "rows without a class are left out" if info.n_dropped else _SAME
     remarked |= {key: (value, why) for key, value in merged.items()}
     return FirstData(source, remarked, info, columns=found, notes=notes)
+
+
+def _by_classes(path: Path, columns: Sequence[str]) -> list[str]:
+    """Return a table's columns, those first that have the fewest values, and constant ones last."""
+    import polars as pl
+
+    values: Mapping[str, int] = {}
+    with suppress(Exception, pl.exceptions.PanicException):
+        frame = _begin(path, _SEEN)
+        flat = [each.name for each in frame if not each.dtype.is_nested()]
+        values = {name: frame[name].drop_nulls().n_unique() for name in flat}
+    return sorted(columns, key=lambda name: (values.get(name, _SEEN) < 2, values.get(name, _SEEN)))
 
 
 def is_unread(column: ColumnInfo) -> bool:
@@ -399,6 +416,15 @@ def _called(data: str, held: Mapping[str, Any], target: str) -> tuple[list[str],
     return [name for name in parts[0] if name != "X"], (note,) if parts[1:] and unread else ()
 
 
+def _begin(path: Path, n_rows: int) -> pl.DataFrame:
+    """Return the first rows of a table."""
+    import polars as pl
+
+    if path.suffix in (".csv", ".tsv"):
+        return csvfile.read(path.read_bytes(), path.suffix, n_rows=n_rows)
+    return pl.read_parquet(path, n_rows=n_rows)
+
+
 def _columns(path: Path) -> tuple[list[str], list[str]]:
     """Return the columns of a file, and those that cannot be features."""
     import polars as pl
@@ -411,14 +437,11 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
             return sorted({each.parent.name for each in arrays} - {"X"}), []
         if path.suffix == ".npz":
             return [name for name in _arrays_in(path) if name != "X"], []
-        if path.suffix in (".csv", ".tsv"):
-            frame = csvfile.read(path.read_bytes(), path.suffix, n_rows=100)
-        else:
-            frame = pl.read_parquet(path, n_rows=100)
+        frame = _begin(path, 100)
     except (Exception, pl.exceptions.PanicException) as error:
         reason = "it is damaged, or another kind of file"
         if isinstance(error, csvfile.Unreadable | UnicodeError):
-            reason = str(error)
+            reason = csvfile.said(error, path)
         elif isinstance(error, OSError) and error.strerror:
             reason = error.strerror
         raise UserError(f"cannot be read: {reason}", key="DATA", value=str(path)) from None

@@ -178,7 +178,7 @@ def _questions(data: FirstData) -> list[str]:
             asked.append(f"{key} = {toml_value(value)}: {remark}")
     for column in data.columns:
         name = column.name or NAMELESS
-        if column.name == data.options.get(ROW_ID, ("", ""))[0]:
+        if column.name == data.options.get(ROW_ID, (None, ""))[0]:
             asked.append(
                 f"{name}: names rows in answers; no feature, as it {LEFT_OUT['id']} of rows"
             )

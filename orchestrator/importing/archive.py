@@ -470,7 +470,7 @@ def reading(path: Path) -> Iterator[None]:
         *(OSError, UnicodeError),
     ) as error:
         if type(error) is UnicodeError:  # of csvfile, which says what is wrong
-            raise UserError(f"cannot be read: {error}", file=path) from None
+            raise UserError(f"cannot be read: {csvfile.said(error, path)}", file=path) from None
         what = {".parquet": "a Parquet file", ".csv": "a CSV"}.get(path.suffix, "JSON Lines")
         raise unreadable(path, what, error) from error
 

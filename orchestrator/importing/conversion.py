@@ -24,16 +24,18 @@ _LINES = {
     "[pl.DataFrame(json.load(open(f))).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
     ".tsv": "import polars as pl; "
     "[pl.read_csv(f, separator='\\t').write_parquet(f.with_suffix('.parquet')) for f in {files}]",
+    ".xlsx": "import polars as pl; "
+    "[pl.read_excel(f).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
     ".pkl": "import pickle, numpy as np; "
     "[np.savez(f.with_suffix('.npz'), **pickle.load(open(f, 'rb'))) for f in {files}]",
 }
-_LINES[".pickle"] = _LINES[".pkl"]
+_LINES |= {".pickle": _LINES[".pkl"], ".xls": _LINES[".xlsx"], ".ods": _LINES[".xlsx"]}
 _PICKLES = (".pkl", ".pickle")
 _WORDS = {
     (".gz", ".bz2", ".xz", ".zst", ".7z", ".tar"): "unpack it",
     (".joblib", ".dill"): "a pickle may run anything, and is not read: save arrays with "
     "numpy.savez, tables with DataFrame.to_parquet",
-    (".txt", ".xlsx", ".xls", ".ods", ".feather", ".rds"): "save it as CSV or Parquet",
+    (".txt", ".feather", ".rds"): "save it as CSV or Parquet",
     (".h5", ".hdf5", ".mat", ".zarr"): "save it with numpy.savez",
 }
 
@@ -49,6 +51,8 @@ def conversion(file: Path, folder: Path | None = None) -> str:
     why, what = f"{suffix} is not read", "tables"
     if suffix in _PICKLES:
         why, what = "a pickle may run anything, and is not read", "dicts of arrays that you trust"
+    if "read_excel" in line:
+        what = f"{what}, with pip install fastexcel,"
     return f"{why}; make files of {what} readable:\n  python -c {shlex.quote(line)}"
 
 

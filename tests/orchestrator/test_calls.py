@@ -381,6 +381,8 @@ def test_the_command_names_its_options(
             "manyseed a b --c 1; or here: --cluster local",
             'manyseed a b --c 1; or here: cluster="local"',
         ),
+        ("-t runs or -t ranking", 'table="runs" or table="ranking"'),
+        ("them: -t runs --by run_index", 'them: table="runs" by=["run_index"]'),
         ("on it: --cluster test-1.a", 'on it: cluster="test-1.a"'),
         ("with --cluster NAME", "with cluster=NAME"),
         ("a – b -- c", "a – b -- c"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,16 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(Refused, match=rf"{name}.*: {said}, so it is not UTF-8; save it as UTF-8"):
+    with pytest.raises(
+        Refused, match=rf"{name}.*: {said}, so it is not UTF-8; save it as UTF-8"
+    ) as error:
         resolve(f"file:{path}", target="y", ignore=["x"])
+    of = "utf-16le" if b"\0" in content else "windows-1252"
+    command = str(error.value).rpartition("convert it: ")[2]
+    new = path.with_stem("t-utf8")
+    assert command.startswith(f"iconv -f {of} -t utf-8 {path} > {new}")
+    subprocess.run(["bash", "-c", command], check=True)
+    assert new.read_bytes().decode() == content.decode(of)
 
 
 @pytest.mark.parametrize("separator", [",", ";"])

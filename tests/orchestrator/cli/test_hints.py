@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from manyseed import Sweep
 from manyseed.orchestrator.cli import analyze, output, status
 from manyseed.orchestrator.errors import shell_word
+from manyseed.orchestrator.results.questions.registry import known
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import QUICK, inside, write
 
@@ -92,6 +93,21 @@ def typed(text: str, verb: str) -> tuple[int, str]:
     """Run the command with this verb that a text names."""
     (found,) = {one for one in commands(text) if one.startswith(verb)}
     return inside(*shlex.split(found))
+
+
+def test_questions_and_tables_in_place_of_a_verb_are_told_how() -> None:
+    verbs = []
+    for name in known():
+        code, said = inside(name, "DIR", "--help")
+        if code == 0:
+            verbs.append(name)
+        else:
+            assert f"No such command '{name}'. Ask: manyseed answers DIR {name}" in said
+    assert {"compare", "methods"} <= {*verbs}
+    assert not {"alike", "spread", "standings"} & {*verbs}
+    code, said = inside("margins")
+    assert (code, "Ask: manyseed query DIR -t margins" in said) == (2, True)
+    assert "Ask" not in inside("nothing")[1]
 
 
 def test_a_sweep_is_begun_and_followed_by_the_commands_that_are_printed(login: Path) -> None:

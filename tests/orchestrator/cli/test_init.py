@@ -438,6 +438,40 @@ def test_columns_that_may_be_the_target_are_named(tmp_path: Path) -> None:
         assert told.count("income") == 1
 
 
+def test_columns_with_the_fewest_values_are_named_first_as_targets(tmp_path: Path) -> None:
+    rows = [f"{i},{i % 5},{i % 3},1,{i % 2},{i * 1.5},{i * 2.5},{i}.03.2021" for i in range(60)]
+    lines = ["id,five,three,one,churn,a,b,signup", *rows]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    code, told = inside("init", tmp_path / "t.csv", "--out", tmp_path / "sweep.toml")
+    told = " ".join(told.split())
+    assert code == 2
+    assert "--target, one of churn, three, five, " in told
+    assert "Is it a number" not in told
+    words = ("--target", "b", "--out", tmp_path / "sweep.toml")
+    told = " ".join(inside("init", tmp_path / "t.csv", *words)[1].split())
+    assert "There is no regression here: cut the numbers into classes (manyseed docs regr" in told
+    assert "--target, one of churn" in told
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
+@pytest.mark.parametrize("rows", [60, 40])
+def test_an_index_of_pandas_is_left_out(tmp_path: Path, name: str, rows: int) -> None:
+    index = [i % rows for i in range(60)]  # two frames, one below the other, repeat theirs
+    lines = [
+        f"{name},a,b,y",
+        *(f"{k},{i * 1.5},{i * 7 % 61 / 4},{i % 2}" for i, k in enumerate(index)),
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "sweep.toml"
+    code, told = inside("init", tmp_path / "t.csv", "lr-sgd", "--out", out)
+    assert code == 0, told
+    table = tomllib.loads(out.read_text())["dataset"]["t"]
+    is_named = "names rows in answers" in told
+    assert is_named == ("row_id" in table) == (name != "" and rows == 60)
+    assert is_named or table["ignore"] == [name]
+    assert is_named or f"{name or 'the column without a name'}: left out, as it looks" in told
+
+
 def test_another_target_is_named_where_that_would_help(tmp_path: Path) -> None:
     for content, helps in (("x,y\ninf,0\n1,1\n2,0\n3,1\n", False), ("x,y\n1,1\n2,1\n", True)):
         (tmp_path / "t.csv").write_text(content)

@@ -67,7 +67,16 @@ def test_a_spreadsheet(here: Path) -> None:
     assert 'dataset.d.source = "file:prices.xlsx": is a spreadsheet; save it as CSV' in message
     code, printed = inside("init", "prices.xlsx")
     assert code == 2
-    assert 'DATA = "prices.xlsx": is a spreadsheet; save it as CSV' in " ".join(printed.split())
+    printed = " ".join(printed.split())
+    assert 'DATA = "prices.xlsx": is a spreadsheet; save it as CSV' in printed
+    command = (
+        'python -c \'import polars; polars.read_excel("prices.xlsx").write_csv("prices.csv")\''
+    )
+    assert f"pip install fastexcel: {command}" in printed
+    code, printed = inside("import", "prices.xlsx", "--out", "out")
+    assert code == 2
+    assert "pip install fastexcel" in printed
+    assert "read_excel(f).write_parquet" in printed
 
 
 @pytest.mark.parametrize(

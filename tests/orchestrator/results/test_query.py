@@ -773,8 +773,22 @@ def test_a_column_of_another_table_is_named(sweep: Sweep) -> None:
         code, said = inside("query", sweep.directory, "-t", "pairs", "-c", column)
         assert (code, f'--columns = "{column}": unknown column' in said) == (2, True)
         assert "fit_seconds is in another table: -t runs" in said or column.endswith("mean")
-    with pytest.raises(UserError, match=r"identical is in another table: -t \w+"):
+    with pytest.raises(UserError, match=r'identical is in another table: table="\w+"'):
         sweep.query("margins", columns=["identical"])
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("seed", "run_index"), ("run", "run_index"), ("repeats", "repeat_index")]
+)
+def test_seeds_and_test_sets_are_answered_with_their_numbers(
+    sweep: Sweep, name: str, index: str
+) -> None:
+    code, said = inside("query", sweep.directory, "--by", name)
+    assert (code, f'--by = "{name}": unknown column' in said) == (2, True)
+    assert f"{index} numbers them: -t runs --by {index}" in said
+    assert inside("query", sweep.directory, "-t", "runs", "--by", index)[0] == 0
+    with pytest.raises(UserError, match=rf'table="runs" by=\["{index}"\]'):
+        sweep.query(by=[name])
 
 
 def test_methods_describe_the_metrics_that_are_asked_for(sweep: Sweep) -> None:

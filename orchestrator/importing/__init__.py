@@ -16,6 +16,7 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.errors import (
     ManyseedError,
+    Unlike,
     Unread,
     UserError,
     nearest,
@@ -72,8 +73,12 @@ from manyseed.orchestrator.importing.truths import (
     holds_runs,
     one_truth,
     require_lengths,
+    require_no_others,
+    true_classes,
     truth_among,
     truth_beside,
+    truths_of_runs,
+    truths_with_name,
 )
 from manyseed.orchestrator.importing.unlike import (
     in_one_order,
@@ -191,7 +196,7 @@ def import_predictions(
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
         with told_by(lambda _: None):  # what is only tried
-            meant = _all_meant(error, given, options, check, files)
+            error, meant = _all_meant(error, given, options, check, files)
         if (in_words := without_names(error, meant)) is not None:
             raise in_words from None
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
@@ -206,13 +211,14 @@ def _all_meant(
     options: Mapping[str, Any],
     check: Callable[..., ImportSeen],
     files: Sequence[Path],
-) -> Mapping[str, Any]:
+) -> tuple[Unread, Mapping[str, Any]]:
     """Return the options that read the files: those that an error proposes, and what follows.
 
-    `given`: what is said otherwise. `options`: as the user gave them, which count more. `check`:
+    With the error to tell: a later one if it reads paths in another way. `given`: what is said otherwise. `options`: as the user gave them, which count more. `check`:
     reads the files without importing them.
     """
     meant: dict[str, Any] = {}
+    told = error
     for _ in range(_MOST_TRIED):
         before = meant
         read = partial(_with_truth, check, {**options, **meant})
@@ -235,11 +241,14 @@ def _all_meant(
             check(**{**options, **meant})
         except Unread as further:
             error = further
+            told = further if {"name"} & {*meant} & {*further.options} else told
+        except Unlike:
+            raise
         except UserError:
             break
         else:
             break
-    return meant
+    return told, meant
 
 
 def _with_truth(
@@ -293,13 +302,9 @@ def _imported(
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
         folders = [file for file in files if is_folder(file)]
-        beside = [one for folder in folders for one in sorted(folder.iterdir())]
-        truths += [one for one in beside if one.stem in TRUTHS and one.suffix in FORMATS]
-        files = [
-            one
-            for one in pattern.files(files, FORMATS, [Path(one) for one in own if one])
-            if one not in truths
-        ]
+        truths += [one for folder in folders for one in truths_with_name(folder, FORMATS)]
+        but = [*truths, *(Path(one) for one in own if one)]
+        files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
     files = left_out([one for file in files for one in spread(file, truths, directory)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
@@ -351,6 +356,11 @@ def _imported(
         what = "these files cannot be imported together"
         remedy = "import arrays, tables with OpenML's columns, or one exported file at a time"
         raise UserError(what, file=files[-1], remedy=remedy)
+    own_truths, for_all = truths_of_runs(files, truths), truth
+    if truth or not own_truths or {*truths} - {*own_truths.values()}:
+        for_all, own_truths = truth or one_truth(truths), {}
+    if for_all:
+        require_no_others(files, truths, Path(for_all))
     (kind,) = kinds
     for given, option, of in (
         *((columns, "--columns", "table"), (key, "--key", "arrays")),
@@ -378,12 +388,10 @@ def _imported(
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
             theirs = tuple((columns or {}).items())
-            of_rows = truth or one_truth(truths)
-            beside_them = (("truth", Path(of_rows)),) if of_rows else ()
             by_names: dict[tuple[Names, Columns], list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
-                said = (*of_paths.get(file, {}).items(), *beside_them)
-                at = Path(of_rows) if of_rows else None
+                at = own_truths.get(file, Path(for_all) if for_all else None)
+                said = (*of_paths.get(file, {}).items(), *([("truth", at)] if at else []))
                 for of_part, own_columns, where in parts_of(file, names, theirs, at):
                     by_names.setdefault((of_part, own_columns), []).append((file, (*said, *where)))
             entries = []
@@ -397,9 +405,7 @@ def _imported(
             allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             more = further_entries(
-                one_truth(truths) if truth is None else Path(truth),
-                None if runs is None else Path(runs),
-                key,
+                Path(for_all) if for_all else None, None if runs is None else Path(runs), key
             )
             entries, repeats = list[Entries](), list[Any]()
             each_of = [
@@ -410,7 +416,10 @@ def _imported(
             named = [(one, of) for one, of, _ in each_of]
             opened = [opened_as_held(one, scratch, stack, keys) for one, _, keys in each_of]
             tell_unread(opened)
-            require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
+            for held in opened:
+                if held.file in own_truths and "y_true" not in held.small:
+                    held.small["y_true"] = true_classes(own_truths[held.file], key)
+            require_lengths(opened, more.get("y_true"), for_all)
             of_dataset: dict[str, list[tuple[Any, Mapping[str, Any]]]] = {}
             for held, (_, names) in zip(opened, named, strict=True):
                 array = held.large.get("labels") if len(held.large) == 1 else None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.errors import Unlike, Unread, UserError
 from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
@@ -99,13 +99,14 @@ def not_alike(
             if is_one_file
             else f"has the classes of {other}"
         )
-        return UserError(
+        return Unlike(
             f"{whose}, in another order",
             file=source.file,
             key=key,
             remedy="if these are the same points, sort the rows of every file alike"
-            f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
-            "are sorted by a column row_id); if not, import them separately",
+            f"{f', such as by {names[0]}' if names else ''}, or give ids of points, by which they "
+            "are sorted (test_index in an NPZ, a column row_id in tables); if not, import them "
+            "separately",
         )
     else:
         key = "row_id" if other_ids(first, source) else key
@@ -115,7 +116,7 @@ def not_alike(
     if is_one_file:
         remedy = "classifiers of one dataset predict the same rows; import others from own files"
     what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
-    return UserError(what, file=source.file, key=key, remedy=remedy)
+    return Unlike(what, file=source.file, key=key, remedy=remedy)
 
 
 def require_distinct(datasets: Mapping[str, PredictionFile]) -> None:

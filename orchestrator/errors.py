@@ -127,7 +127,7 @@ class Spoilt(UserError):
     """A fault of one file of an import alone: the others could be imported without it."""
 
 
-class Unlike(UserError):
+class OtherTests(UserError):
     """Files of an import whose test sets differ; no further option of it reads them together."""
 
 

@@ -16,7 +16,7 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.errors import (
     ManyseedError,
-    Unlike,
+    OtherTests,
     Unread,
     UserError,
     nearest,
@@ -214,8 +214,9 @@ def _all_meant(
 ) -> tuple[Unread, Mapping[str, Any]]:
     """Return the options that read the files: those that an error proposes, and what follows.
 
-    With the error to tell: a later one if it reads paths in another way. `given`: what is said otherwise. `options`: as the user gave them, which count more. `check`:
-    reads the files without importing them.
+    With the error to tell: a later one if it reads paths in another way. `given`: what is said
+    otherwise. `options`: as the user gave them, which count more. `check`: reads the files without
+    importing them.
     """
     meant: dict[str, Any] = {}
     told = error
@@ -242,7 +243,7 @@ def _all_meant(
         except Unread as further:
             error = further
             told = further if {"name"} & {*meant} & {*further.options} else told
-        except Unlike:
+        except OtherTests:
             raise
         except UserError:
             break

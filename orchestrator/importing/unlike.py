@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import Unlike, Unread, UserError
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError
 from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
@@ -99,7 +99,7 @@ def not_alike(
             if is_one_file
             else f"has the classes of {other}"
         )
-        return Unlike(
+        return OtherTests(
             f"{whose}, in another order",
             file=source.file,
             key=key,
@@ -116,7 +116,7 @@ def not_alike(
     if is_one_file:
         remedy = "classifiers of one dataset predict the same rows; import others from own files"
     what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
-    return Unlike(what, file=source.file, key=key, remedy=remedy)
+    return OtherTests(what, file=source.file, key=key, remedy=remedy)
 
 
 def require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
@@ -408,10 +408,10 @@ def tell_numbers(files: Sequence[Path], sources: Sequence[PredictionFile]) -> No
     name, counts = models_of(files)
     if len(files) < 2 or len(counts) != 1 or name.count("{run}") != 1 or MODEL in name:
         return
-    if any(each.numbered or len(each.runs) > 1 for each in sources):
+    if any(one.numbered for one in sources) or sum(len(one.runs) for one in sources) > len(files):
         return
     start, end = name.split("{run}")
-    rest = re.compile(f".*{re.escape(start)}([0-9]+){re.escape(end)}", re.DOTALL)
+    rest = re.compile(f"(?:.*/)?{re.escape(start)}([0-9]+){re.escape(end)}", re.DOTALL)
     found = [rest.fullmatch(file.as_posix()) for file in files]
     numbers = [int(each[1]) for each in found if each]
     if len(numbers) == len(files) and numbers != [*range(len(numbers))]:

@@ -65,7 +65,11 @@ from manyseed.orchestrator.importing.predictions import (
     require_once,
     unreadable,
 )
-from manyseed.orchestrator.importing.settings import require_like_settings
+from manyseed.orchestrator.importing.settings import (
+    named_by_settings,
+    names_settings,
+    require_like_settings,
+)
 from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
 from manyseed.orchestrator.importing.truths import (
     blamed,
@@ -129,7 +133,8 @@ def import_predictions(
         The dataset's name; by default the file's. Of several tables, what their names share but for
         the seed, or else their folder's.
     classifier : str
-        The classifier's name; by default "imported".
+        The classifier's name; by default "imported". ``{model}`` in it stands for that setting
+        beside each file.
     classifiers : mapping of str to sequence of Path
         Files of arrays or tables of further classifiers, by name; then `dataset` defaults to
         "imported".
@@ -214,9 +219,9 @@ def _all_meant(
 ) -> tuple[Unread, Mapping[str, Any]]:
     """Return the options that read the files: those that an error proposes, and what follows.
 
-    With the error to tell: a later one if it reads paths in another way. `given`: what is said
-    otherwise. `options`: as the user gave them, which count more. `check`: reads the files without
-    importing them.
+    With the error to tell: a later one if it reads paths or settings in another way. `given`: what
+    is said otherwise. `options`: as the user gave them, which count more. `check`: reads the files
+    without importing them.
     """
     meant: dict[str, Any] = {}
     told = error
@@ -242,7 +247,8 @@ def _all_meant(
             check(**{**options, **meant})
         except Unread as further:
             error = further
-            told = further if {"name"} & {*meant} & {*further.options} else told
+            if "classifier" in further.options or {"name"} & {*meant} & {*further.options}:
+                told = further
         except OtherTests:
             raise
         except UserError:
@@ -299,6 +305,9 @@ def _imported(
     folder = next((file for file in files if is_folder(file)), None)
     if not dataset and folder and "dataset" not in (columns or {}):
         dataset = folder.resolve().name
+    are_set = names_settings(classifier)
+    if are_set:
+        dataset = dataset or "imported"
     if pattern is not None:
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
@@ -306,7 +315,7 @@ def _imported(
         truths += [one for folder in folders for one in truths_with_name(folder, FORMATS)]
         but = [*truths, *(Path(one) for one in own if one)]
         files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
-    files = left_out([one for file in files for one in spread(file, truths, directory)], own)
+    files = left_out([one for file in files for one in spread(file, truths)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -337,9 +346,17 @@ def _imported(
         named += [(file, Names(dataset, of_name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
+    if are_set and classifier:
+        unset = [one for one, of in named if of.classifier == classifier and isinstance(one, Path)]
+        of_each = dict(zip(unset, named_by_settings(classifier, unset), strict=True))
+        named = [
+            (one, replace(of, classifier=of_each[one]) if one in of_each else of)
+            for one, of in named
+        ]
+    is_one_named = bool(classifiers) or (pattern is not None and "classifier" in pattern.parts)
     for names in dict.fromkeys(of for _, of in named):
         of_names = [one for one, of in named if of == names and isinstance(one, Path)]
-        require_like_settings(of_names, directory)
+        require_like_settings(of_names, is_named=is_one_named)
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
     if beside and not holds_runs(beside[0], key):
@@ -457,7 +474,7 @@ def _imported(
                 of_one()
                 raise
             of_one()
-            if not (classifiers or pattern or adding):
+            if not (classifiers or pattern or adding or are_set):
                 tell_numbers(files, of_files)
         if tried:
             if adding:

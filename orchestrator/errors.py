@@ -127,6 +127,10 @@ class Spoilt(UserError):
     """A fault of one file of an import alone: the others could be imported without it."""
 
 
+class OtherTests(UserError):
+    """Files of an import whose test sets differ; no further option of it reads them together."""
+
+
 class Unread(UserError):
     """Files that are read with further options of an import, which seem to be meant.
 

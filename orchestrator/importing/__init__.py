@@ -16,6 +16,7 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.errors import (
     ManyseedError,
+    OtherTests,
     Unread,
     UserError,
     nearest,
@@ -64,7 +65,11 @@ from manyseed.orchestrator.importing.predictions import (
     require_once,
     unreadable,
 )
-from manyseed.orchestrator.importing.settings import require_like_settings
+from manyseed.orchestrator.importing.settings import (
+    named_by_settings,
+    names_settings,
+    require_like_settings,
+)
 from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
 from manyseed.orchestrator.importing.truths import (
     blamed,
@@ -72,8 +77,12 @@ from manyseed.orchestrator.importing.truths import (
     holds_runs,
     one_truth,
     require_lengths,
+    require_no_others,
+    true_classes,
     truth_among,
     truth_beside,
+    truths_of_runs,
+    truths_with_name,
 )
 from manyseed.orchestrator.importing.unlike import (
     in_one_order,
@@ -124,7 +133,8 @@ def import_predictions(
         The dataset's name; by default the file's. Of several tables, what their names share but for
         the seed, or else their folder's.
     classifier : str
-        The classifier's name; by default "imported".
+        The classifier's name; by default "imported". ``{model}`` in it stands for that setting
+        beside each file.
     classifiers : mapping of str to sequence of Path
         Files of arrays or tables of further classifiers, by name; then `dataset` defaults to
         "imported".
@@ -191,7 +201,7 @@ def import_predictions(
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
         with told_by(lambda _: None):  # what is only tried
-            meant = _all_meant(error, given, options, check, files)
+            error, meant = _all_meant(error, given, options, check, files)
         if (in_words := without_names(error, meant)) is not None:
             raise in_words from None
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
@@ -206,13 +216,15 @@ def _all_meant(
     options: Mapping[str, Any],
     check: Callable[..., ImportSeen],
     files: Sequence[Path],
-) -> Mapping[str, Any]:
+) -> tuple[Unread, Mapping[str, Any]]:
     """Return the options that read the files: those that an error proposes, and what follows.
 
-    `given`: what is said otherwise. `options`: as the user gave them, which count more. `check`:
-    reads the files without importing them.
+    With the error to tell: a later one if it reads paths or settings in another way. `given`: what
+    is said otherwise. `options`: as the user gave them, which count more. `check`: reads the files
+    without importing them.
     """
     meant: dict[str, Any] = {}
+    told = error
     for _ in range(_MOST_TRIED):
         before = meant
         read = partial(_with_truth, check, {**options, **meant})
@@ -235,11 +247,15 @@ def _all_meant(
             check(**{**options, **meant})
         except Unread as further:
             error = further
+            if "classifier" in further.options or {"name"} & {*meant} & {*further.options}:
+                told = further
+        except OtherTests:
+            raise
         except UserError:
             break
         else:
             break
-    return meant
+    return told, meant
 
 
 def _with_truth(
@@ -289,18 +305,17 @@ def _imported(
     folder = next((file for file in files if is_folder(file)), None)
     if not dataset and folder and "dataset" not in (columns or {}):
         dataset = folder.resolve().name
+    are_set = names_settings(classifier)
+    if are_set:
+        dataset = dataset or "imported"
     if pattern is not None:
         if "classifier" in pattern.parts:  # one test set for all, as with --classifier NAME=FILE
             dataset = dataset or "imported"
         folders = [file for file in files if is_folder(file)]
-        beside = [one for folder in folders for one in sorted(folder.iterdir())]
-        truths += [one for one in beside if one.stem in TRUTHS and one.suffix in FORMATS]
-        files = [
-            one
-            for one in pattern.files(files, FORMATS, [Path(one) for one in own if one])
-            if one not in truths
-        ]
-    files = left_out([one for file in files for one in spread(file, truths, directory)], own)
+        truths += [one for folder in folders for one in truths_with_name(folder, FORMATS)]
+        but = [*truths, *(Path(one) for one in own if one)]
+        files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
+    files = left_out([one for file in files for one in spread(file, truths)], own)
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -331,9 +346,17 @@ def _imported(
         named += [(file, Names(dataset, of_name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
+    if are_set and classifier:
+        unset = [one for one, of in named if of.classifier == classifier and isinstance(one, Path)]
+        of_each = dict(zip(unset, named_by_settings(classifier, unset), strict=True))
+        named = [
+            (one, replace(of, classifier=of_each[one]) if one in of_each else of)
+            for one, of in named
+        ]
+    is_one_named = bool(classifiers) or (pattern is not None and "classifier" in pattern.parts)
     for names in dict.fromkeys(of for _, of in named):
         of_names = [one for one, of in named if of == names and isinstance(one, Path)]
-        require_like_settings(of_names, directory)
+        require_like_settings(of_names, is_named=is_one_named)
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
     if beside and not holds_runs(beside[0], key):
@@ -351,6 +374,11 @@ def _imported(
         what = "these files cannot be imported together"
         remedy = "import arrays, tables with OpenML's columns, or one exported file at a time"
         raise UserError(what, file=files[-1], remedy=remedy)
+    own_truths, for_all = truths_of_runs(files, truths), truth
+    if truth or not own_truths or {*truths} - {*own_truths.values()}:
+        for_all, own_truths = truth or one_truth(truths), {}
+    if for_all:
+        require_no_others(files, truths, Path(for_all))
     (kind,) = kinds
     for given, option, of in (
         *((columns, "--columns", "table"), (key, "--key", "arrays")),
@@ -378,12 +406,10 @@ def _imported(
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
             theirs = tuple((columns or {}).items())
-            of_rows = truth or one_truth(truths)
-            beside_them = (("truth", Path(of_rows)),) if of_rows else ()
             by_names: dict[tuple[Names, Columns], list[tuple[Path, Values]]] = {}
             for file, (_, names) in zip(files, named, strict=True):
-                said = (*of_paths.get(file, {}).items(), *beside_them)
-                at = Path(of_rows) if of_rows else None
+                at = own_truths.get(file, Path(for_all) if for_all else None)
+                said = (*of_paths.get(file, {}).items(), *([("truth", at)] if at else []))
                 for of_part, own_columns, where in parts_of(file, names, theirs, at):
                     by_names.setdefault((of_part, own_columns), []).append((file, (*said, *where)))
             entries = []
@@ -397,9 +423,7 @@ def _imported(
             allow_open(4 * len(named))
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             more = further_entries(
-                one_truth(truths) if truth is None else Path(truth),
-                None if runs is None else Path(runs),
-                key,
+                Path(for_all) if for_all else None, None if runs is None else Path(runs), key
             )
             entries, repeats = list[Entries](), list[Any]()
             each_of = [
@@ -410,7 +434,10 @@ def _imported(
             named = [(one, of) for one, of, _ in each_of]
             opened = [opened_as_held(one, scratch, stack, keys) for one, _, keys in each_of]
             tell_unread(opened)
-            require_lengths(opened, more.get("y_true"), truth or one_truth(truths))
+            for held in opened:
+                if held.file in own_truths and "y_true" not in held.small:
+                    held.small["y_true"] = true_classes(own_truths[held.file], key)
+            require_lengths(opened, more.get("y_true"), for_all)
             of_dataset: dict[str, list[tuple[Any, Mapping[str, Any]]]] = {}
             for held, (_, names) in zip(opened, named, strict=True):
                 array = held.large.get("labels") if len(held.large) == 1 else None
@@ -447,7 +474,7 @@ def _imported(
                 of_one()
                 raise
             of_one()
-            if not (classifiers or pattern or adding):
+            if not (classifiers or pattern or adding or are_set):
                 tell_numbers(files, of_files)
         if tried:
             if adding:

@@ -15,7 +15,6 @@ from manyseed.orchestrator.importing.arrays import READERS
 from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree, leaves_out
 from manyseed.orchestrator.importing.mapping import is_named
-from manyseed.orchestrator.importing.settings import require_like_settings
 from manyseed.orchestrator.importing.truths import is_truth, truths_in
 
 FORMATS = (*READERS, *TABLES, ".zip")
@@ -61,11 +60,10 @@ def is_folder(file: Any) -> bool:
     return isinstance(file, Path) and file.is_dir()
 
 
-def spread(file: Any, truths: list[Path], out: Path | None = None) -> list[Any]:
+def spread(file: Any, truths: list[Path]) -> list[Any]:
     """Return the files that are meant: those of a folder, seed-2 before seed-10.
 
-    A folder's file of true classes goes to `truths`. `out`: the directory to import into, for a
-    command.
+    A folder's file of true classes goes to `truths`.
     """
     if not is_folder(file):
         return [file]
@@ -87,8 +85,6 @@ def spread(file: Any, truths: list[Path], out: Path | None = None) -> list[Any]:
             example = every[0]
             path = example.relative_to(file).as_posix()
             same = [one for one in every if one.name == example.name]
-            if out is not None:
-                require_like_settings(same, out)
             form = next(filter(None, map(form_of_tree, (every, same))), "")
             form = form or form_of_one(path)
             if leaves_out(form, every, file):

@@ -39,7 +39,7 @@ def common_name(files: Sequence[Path]) -> str:
 
 
 _NUMBERED = re.compile(
-    rf"(?P<kind>.+?)?(?P<form>(?:[\W_]+{OF_RUNS}?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
+    rf"(?P<kind>.+?)??(?P<form>(?:[\W_]+{OF_RUNS}?[\W_]*)?)[0-9]+(?P<rest>[^0-9]*)",
     re.IGNORECASE,
 )
 

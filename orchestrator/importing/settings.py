@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.filenames import RUNS
 
 _FILES = (".hydra/overrides.yaml", "overrides.yaml", "hparams.yaml", "config.yaml")
@@ -20,14 +19,14 @@ _MODEL = re.compile(
 )
 _RUN = re.compile(rf"(.*[._/])?({RUNS}|.*_seed)", re.I)
 _MOST_BYTES = 100_000
-_MOST_LISTED = 12  # files in a command
+_SETTING = re.compile(r"\{([^{}]+)\}")
 
 
-def require_like_settings(files: Sequence[Path], out: Path) -> None:
+def require_like_settings(files: Sequence[Path], *, is_named: bool) -> None:
     """Refuse files as runs of one classifier if the settings beside them are of several.
 
     A setting that is another one for every file, such as an id, tells nothing, unless it is the
-    model's; nor does a seed. `out`: the directory to import into, for a command.
+    model's; nor does a seed. `is_named`: whether paths or options name the classifier of each.
     """
     found = [dict(_beside(file)) for file in files]
     if len(files) < 2 or not all(found):
@@ -44,13 +43,46 @@ def require_like_settings(files: Sequence[Path], out: Path) -> None:
             f"{key} is {first or 'not set'} beside it, {others[0] or 'not set'} beside {at}, so "
             "these are not runs of one classifier"
         )
-        remedy = "import those of each by itself, with --classifier NAME"
-        if len(files) <= _MOST_LISTED:
-            name = "{}" if _MODEL.fullmatch(key) else f"{key}-{{}}"
-            named = zip([name.format(v or "unnamed") for v in values], files, strict=True)
-            words = shlex.join(["--out", str(out), *(f"--classifier={n}={f}" for n, f in named)])
-            remedy = f"name it for each file: manyseed import {words}"
-        raise UserError(what, file=files[0], remedy=remedy)
+        if is_named:
+            remedy = "import those of each by itself, with --classifier NAME"
+            raise UserError(what, file=files[0], remedy=remedy)
+        form = f"{{{key}}}" if _MODEL.fullmatch(key) else f"{key}-{{{key}}}"
+        raise Unread(
+            what,
+            file=files[0],
+            key=None,
+            options={"classifier": form},
+            before="name classifiers by it: ",
+        )
+
+
+def names_settings(classifier: str | None) -> bool:
+    """Return whether a classifier's name has settings in it: ``{model}``."""
+    return classifier is not None and _SETTING.search(classifier) is not None
+
+
+def named_by_settings(form: str, files: Sequence[Path]) -> list[str]:
+    """Return the name of each file's classifier, with the settings beside it in the place of keys.
+
+    What is not set beside some files is ``unnamed``.
+    """
+    found = [dict(_beside(file)) for file in files]
+    for key in _SETTING.findall(form):
+        if found and not any(key in one for one in found):
+            seen = sorted({name for one in found for name in one})
+            raise UserError(
+                f"there is no setting {key} beside this file",
+                file=files[0],
+                key="--classifier",
+                value=form,
+                remedy=nearest(key, seen) if seen else f"settings stand in {', '.join(_FILES)}",
+            )
+    names = []
+    for one in found:  # keys have dots, which str.format would look up
+        parts = _SETTING.split(form)
+        parts[1::2] = [one.get(key) or "unnamed" for key in parts[1::2]]
+        names.append("".join(parts))
+    return names
 
 
 def _beside(file: Path) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ import polars as pl
 from manyseed.jobs.checks import quoted
 from manyseed.jobs.datasets.columns import is_number
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import Unread, UserError, nearest
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError, nearest
 from manyseed.orchestrator.importing.archive import LABELS, read_frame
 from manyseed.orchestrator.importing.classes import (
     CLASS,
@@ -155,7 +155,7 @@ def openml(
                 if not has_run and not values[number]:
                     require_no_splits(paths, columns, what)
                 remedy = rows_told(paths[0], columns)
-                raise UserError(what, file=path, key="row_id", remedy=remedy)
+                raise OtherTests(what, file=path, key="row_id", remedy=remedy)
     names_in = {*_names(_part(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
     if "fold" in names_in and "row_id" not in names_in and len(keys) > 1:
         warn(

@@ -57,6 +57,13 @@ def truths_in(found: Sequence[Path]) -> list[Path]:
     return named or (each if 2 * len(each) == len(found) else tables)
 
 
+def truths_with_name(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Return a folder's files of true classes beside runs that --name tells."""
+    held = sorted(one for one in folder.iterdir() if one.suffix in suffixes and one.is_file())
+    own = truths_in(held)
+    return own if len(own) > 1 else [one for one in held if one.stem in TRUTHS]
+
+
 _OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
 
 
@@ -107,8 +114,84 @@ def one_truth(truths: Sequence[Path]) -> Path | None:
     """Return the file of true classes in folders: they may share one, or have equal ones."""
     if len({one.read_bytes() for one in truths}) > 1:
         problem = f"differs from {truths[0]}, but there can be one file of true classes"
-        raise UserError(problem, file=truths[1], remedy="import these folders separately")
+        remedy = "import these folders separately"
+        if len({one.parent for one in truths}) == 1:
+            remedy = (
+                "give one for all runs, or one for each, with the number of its run in its name"
+            )
+        raise UserError(problem, file=truths[1], remedy=remedy)
     return truths[0] if truths else None
+
+
+def truths_of_runs(files: Sequence[Path], truths: Sequence[Path]) -> dict[Path, Path]:
+    """Return the file of true classes of each file of predictions, if these are not all equal.
+
+    `truths`: those of the given folder. A run's own has its number, or lies in a folder of its own.
+    """
+    numbered = {number: one for one in truths if (number := _number_of(one))}
+    found: dict[Path, Path] = {}
+    if len(numbered) == len(truths) > 1 and len({one.parent for one in (*files, *truths)}) == 1:
+        numbers = [_number_of(file) for file in files]
+        if {*numbers} == {*numbered} and len(numbers) == len(numbered):
+            found = {file: numbered[at] for file, at in zip(files, numbers, strict=True)}
+    elif len({file.parent for file in files}) > 1:
+        found = _in_own_folders(files)
+    return found if len({one.read_bytes() for one in found.values()}) > 1 else {}
+
+
+def _number_of(file: Path) -> str:
+    found = _OF_RUN.search(file.stem)
+    return re.sub("[^0-9]", "", found[0]) if found else ""
+
+
+def _in_own_folders(files: Sequence[Path]) -> dict[Path, Path]:
+    """Return the true classes that lie in the folder of each file; none if any lacks them.
+
+    Files of labels may be predicted ones: in all, each class occurs as often if they are true.
+    """
+    of_folder: dict[Path, Path] = {}
+    for folder in dict.fromkeys(file.parent for file in files):
+        if not folder.is_dir():  # of arrays in memory
+            return {}
+        held = [one for one in sorted(folder.iterdir()) if one.suffix in _HOLDING]
+        held = [one for one in held if one not in files and is_truth(one)]
+        named = [one for one in held if one.stem in TRUTHS] or held
+        if len(named) != 1 or named[0].stem.lower() == "test":
+            return {}
+        of_folder[folder] = named[0]
+    if any("label" in one.stem.lower() for one in of_folder.values()):
+        with suppress(UserError, OSError):
+            if len({np.sort(_truth(one, None)).tobytes() for one in of_folder.values()}) == 1:
+                return {file: of_folder[file.parent] for file in files}
+        return {}
+    return {file: of_folder[file.parent] for file in files}
+
+
+def require_no_others(files: Sequence[Path], truths: Sequence[Path], given: Path) -> None:
+    """Refuse one file of true classes for all if those of each run, which lie beside, differ.
+
+    `truths`: of the given folder. `given`: the one for all.
+    """
+    beside = list(dict.fromkeys([*truths, *truths_of_runs(files, truths).values()]))
+    if len({one.read_bytes() for one in beside}) < 2:
+        return
+    others = list[Path]()
+    for one in beside:
+        with suppress(UserError, OSError):  # what cannot be read is told elsewhere
+            mine, own = _truth(given, None), _truth(one, None)
+            is_alike = own.shape == mine.shape and own.dtype.kind == mine.dtype.kind
+            others += [one] * (is_alike and not np.array_equal(own, mine))
+    if others:
+        are, differ = ("files", "differ") if len(others) > 1 else ("file", "differs")
+        names = some(list(dict.fromkeys(one.name for one in others)), 3)
+        raise UserError(
+            f"{len(others):,} {are} {names} beside the predictions {differ} from it, such as "
+            f"{others[0]}",
+            file=given,
+            key="--truth",
+            remedy="leave it out: each file of predictions is then read with the true classes "
+            "beside it",
+        )
 
 
 def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
@@ -185,16 +268,21 @@ def _entry(file: Path, given: str | None) -> str | None:
     return named[0] if len(named) == 1 else None
 
 
+def true_classes(truth: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
+    """Return the true classes in a file."""
+    try:
+        return _truth(truth, key)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
+
+
 def further_entries(
     truth: Path | None, runs: Path | None, key: Mapping[str, str] | None
 ) -> dict[str, NDArray[Any] | list[Any]]:
     """Return the entries in the files of true classes and of runs, if given."""
     entries: dict[str, NDArray[Any] | list[Any]] = {}
     if truth is not None:
-        try:
-            entries["y_true"] = _truth(truth, key)
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
+        entries["y_true"] = true_classes(truth, key)
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:

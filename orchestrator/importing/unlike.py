@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError
 from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
@@ -99,13 +99,14 @@ def not_alike(
             if is_one_file
             else f"has the classes of {other}"
         )
-        return UserError(
+        return OtherTests(
             f"{whose}, in another order",
             file=source.file,
             key=key,
             remedy="if these are the same points, sort the rows of every file alike"
-            f"{f', such as by {names[0]}' if names else ''} (rows of CSV and Parquet "
-            "are sorted by a column row_id); if not, import them separately",
+            f"{f', such as by {names[0]}' if names else ''}, or give ids of points, by which they "
+            "are sorted (test_index in an NPZ, a column row_id in tables); if not, import them "
+            "separately",
         )
     else:
         key = "row_id" if other_ids(first, source) else key
@@ -115,7 +116,7 @@ def not_alike(
     if is_one_file:
         remedy = "classifiers of one dataset predict the same rows; import others from own files"
     what += f", but both are {'of dataset' if is_one_file else 'named'} {source.dataset}"
-    return UserError(what, file=source.file, key=key, remedy=remedy)
+    return OtherTests(what, file=source.file, key=key, remedy=remedy)
 
 
 def require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
@@ -407,10 +408,10 @@ def tell_numbers(files: Sequence[Path], sources: Sequence[PredictionFile]) -> No
     name, counts = models_of(files)
     if len(files) < 2 or len(counts) != 1 or name.count("{run}") != 1 or MODEL in name:
         return
-    if any(each.numbered or len(each.runs) > 1 for each in sources):
+    if any(one.numbered for one in sources) or sum(len(one.runs) for one in sources) > len(files):
         return
     start, end = name.split("{run}")
-    rest = re.compile(f".*{re.escape(start)}([0-9]+){re.escape(end)}", re.DOTALL)
+    rest = re.compile(f"(?:.*/)?{re.escape(start)}([0-9]+){re.escape(end)}", re.DOTALL)
     found = [rest.fullmatch(file.as_posix()) for file in files]
     numbers = [int(each[1]) for each in found if each]
     if len(numbers) == len(files) and numbers != [*range(len(numbers))]:

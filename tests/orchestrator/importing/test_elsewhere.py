@@ -75,8 +75,7 @@ def test_settings_beside_files_tell_models_apart(key: str) -> None:
     )
     assert f"{key} is {values[0]} beside it, {values[1]} beside" in said
     (line,) = re.findall(r"manyseed import (.*)", said)
-    code, _ = inside("import", *shlex.split(line), "--columns", "truth=y_true,prediction=y_pred")
-    assert code == 0
+    assert inside("import", *shlex.split(line))[0] == 0
     names = [f"{key}-{value}" if key == "lr" else value for value in values]
     found = accuracies(Path("made"))
     assert found == {names[0]: pytest.approx(right(5, 6)), names[1]: pytest.approx(right(12, 14))}
@@ -99,8 +98,40 @@ def test_files_without_the_setting_get_a_name_in_the_command() -> None:
     said = refused("lab", "--name", "{run}/p.csv", *options)
     assert "model is cnn beside it, not set beside lab/1/p.csv" in said
     (line,) = re.findall(r"manyseed import (.*)", said)
-    assert inside("import", *shlex.split(line), *options)[0] == 0
+    assert inside("import", *shlex.split(line))[0] == 0
     assert accuracies(Path("made")).keys() == {"cnn", "unnamed"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+@pytest.mark.parametrize("given", [[], ["--name", "*/{run}/p.*"]])
+def test_settings_of_many_files_name_their_classifiers(kind: str, given: list[str]) -> None:
+    wrong = [*range(3, 19)]
+    for number, n in enumerate(wrong):
+        at = Path("multirun/12-00-00", str(number))
+        written(f"{at}/p.csv", table(n, number))
+        if kind == "npz":
+            held = pl.read_csv(at / "p.csv")
+            pred, true = (held[name].to_numpy().astype(str) for name in ("y_pred", "y_true"))
+            np.savez(at / "p.npz", pred=pred, y_true=true)
+            (at / "p.csv").unlink()
+        (at / ".hydra").mkdir()
+        said = f"- net.name={'cnn' if number < 8 else 'vit'}\n- seed={number % 8}\n"
+        (at / ".hydra" / "overrides.yaml").write_text(said)
+    given = [word.replace("p.*", f"p.{kind}") for word in given]
+    said = refused("multirun", *given)
+    assert "net.name is cnn beside it, vit beside multirun/12-00-00/8/" in said
+    assert "--classifier '{net.name}'" in said
+    (line,) = re.findall(r"manyseed import (.*)", said)
+    code, said = inside("import", *shlex.split(line))
+    assert code == 0, said
+    found = accuracies(Path("made"))
+    assert found == {
+        "cnn": pytest.approx(right(*wrong[:8])),
+        "vit": pytest.approx(right(*wrong[8:])),
+    }
+    line = line.replace("net.name", "net").replace("--out made", "--out other")
+    code, said = inside("import", *shlex.split(line))
+    assert (code, "there is no setting net beside this file" in said) == (2, True), said
 
 
 @pytest.mark.parametrize("models", [("cnn", "cnn"), ("cnn", "mlp")])

@@ -85,6 +85,48 @@ def test_numbers_of_seeds_that_are_not_kept_are_told(tmp_path: Path) -> None:
     assert Plan.read(Sweep(tmp_path / "b").paths).rows["run"].to_list() == [0, 1, 10, 42]
 
 
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("seed_{run}.csv", []),
+        ("seed={run}.csv", ["--columns", "truth=label,prediction=pred"]),
+        ("seed={run}.csv", ["--columns", "truth=label,confidence=p_{class}"]),
+        ("{run}.jsonl", []),
+        ("{run}.npy", ["--truth", "y.npy"]),
+        ("run{run}.parquet", []),
+        ("lr0.1/{run}/preds.npy", ["--truth", "y.npy"]),
+    ],
+)
+def test_numbers_of_seeds_are_told_in_every_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, options: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("y.npy", Y)
+    for seed in range(98, 102):
+        file = Path("mlp", form.format(run=seed))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        names = ("label", "pred") if options else ("truth", "prediction")
+        table = pl.DataFrame(dict(zip(names, (Y, predicted(seed)), strict=True)))
+        p = np.eye(CLASSES)[predicted(seed)]
+        table = table.with_columns(pl.Series(f"p_{at}", p[:, at]) for at in range(CLASSES))
+        table = table if "confidence" in str(options) else table[:, :2]
+        if file.suffix == ".npy":
+            np.save(file, predicted(seed))
+        else:
+            write = {".csv": "write_csv", ".jsonl": "write_ndjson", ".parquet": "write_parquet"}
+            getattr(table, write[file.suffix])(file)
+    files = sorted(map(str, Path("mlp").rglob("*.*[a-z]")), key=lambda one: (len(one), one))
+    files = [one for one in files if Path(one).is_file()]
+    given = ["--dataset", "mlp", *options]
+    output = command("import", *files, "--out", "a", *given).output
+    assert "are numbered 0 to 3, in the order of their files' numbers (98, 99, 100, 101)" in output
+    name = form.removeprefix("lr0.1/")
+    assert f"--name {shlex.quote(name)}" in output
+    output = command("import", "mlp", "--out", "b", *given, "--name", name).output
+    assert "are numbered" not in output
+    assert Plan.read(Sweep("b").paths).rows["run"].to_list() == [98, 99, 100, 101]
+
+
 def split_by(seed: int) -> pl.DataFrame:
     """What a script writes that splits the data by its own seed."""
     points = np.random.default_rng(seed).permutation(200)[:SAMPLES]

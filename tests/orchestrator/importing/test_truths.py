@@ -126,3 +126,77 @@ def test_true_classes_of_other_points_than_all_runs_are_named(
     assert done.returncode == 2
     said = f"error: {truth}: --truth: holds 39 true classes, but seed0.{kind} predicts 40 points"
     assert said in done.stderr
+
+
+def shuffled(file: Path, true: Path, seed: int) -> float:
+    """Save a run and its true classes in an order of its own; return its accuracy."""
+    order = np.random.default_rng(100 + seed).permutation(len(Y))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".npy":
+        np.save(file, label(seed)[order])
+    else:
+        pl.DataFrame({"prediction": label(seed)[order]}).write_csv(file)
+    np.save(true, Y[order])
+    return float(np.mean(label(seed) == Y))
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv"])
+@pytest.mark.parametrize("name", ["y_true", "labels"])
+def test_true_classes_beside_each_run_are_not_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for at, model in enumerate("AB"):
+        for seed in RUNS:
+            folder = Path("tree", model, f"{100 + seed}")
+            shuffled(folder / f"preds.{kind}", folder / f"{name}.npy", 10 * at + seed)
+    given = ("import", "tree", "--name", f"{{classifier}}/{{run}}/preds.{kind}", "--out", "sweep")
+    one = f"tree/A/100/{name}.npy"
+    refused = command(*given, "--truth", one)
+    assert refused.returncode == 2
+    assert f"{one}: --truth: 5 files {name}.npy beside the predictions differ" in refused.stderr
+    for words in (given, ("import", "tree", "--out", "sweep")):
+        refused = command(*words)
+        what = "in another order" if kind == "npy" else "has other rows or true classes"
+        assert (refused.returncode, what in refused.stderr) == (2, True), refused.stderr
+    assert not Path("sweep").exists()
+
+
+@pytest.mark.parametrize("form", ["tree/{}/preds.npy", "flat/seed{}_preds.npy"])
+def test_runs_with_true_classes_of_their_own_are_test_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = [Path(form.format(seed)) for seed in (98, 99, 100)]
+    accuracies = [
+        shuffled(file, Path(str(file).replace("preds", "y_true")), seed)
+        for seed, file in enumerate(files)
+    ]
+    top = form.partition("/")[0]
+    refused = command("import", top, "--out", "sweep")
+    assert refused.returncode == 2
+    assert "has the classes of" in refused.stderr
+    assert "each file is a test set: manyseed import" in refused.stderr
+    words = shlex.split(re.findall("manyseed (import .*)", refused.stderr)[0])
+    assert command(*words).returncode == 0
+    runs = Sweep("sweep").analyze()["runs"].sort("repeat_index")
+    assert runs["accuracy"].to_list() == pytest.approx(accuracies)
+    one = str(files[0]).replace("preds", "y_true")
+    refused = command("import", top, "--truth", one, "--out", "new", *words[4:])
+    assert "2 files" in refused.stderr
+    assert "beside the predictions differ" in refused.stderr
+    assert not Path("new").exists()
+
+
+def test_labels_beside_scores_that_are_predicted_are_no_truth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("y.npy", Y)
+    for seed in RUNS:
+        folder = Path("tree", str(seed))
+        shuffled(folder / "preds.npy", folder / "labels.npy", seed)
+        np.save(folder / "preds.npy", label(seed))
+        np.save(folder / "labels.npy", label(seed))
+    given = ("import", "tree", "--name", "{run}/preds.npy", "--truth", "y.npy", "--out", "sweep")
+    assert command(*given).returncode == 0

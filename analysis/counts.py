@@ -55,6 +55,7 @@ def signed(value: float, places: int = 4) -> str:
     return f"{round(value, _EXACT):+.{places}f}"
 
 
+EQUAL = 1e-12  # the standard deviation of equal values, rounded
 _EXACT = 12  # decimals beyond which the order of terms decides
 
 

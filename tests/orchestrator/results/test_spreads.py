@@ -18,6 +18,7 @@ from scipy import stats
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
+from manyseed.analysis.report.tables import with_sd
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.disk.records import read_json, write_json
@@ -460,3 +461,9 @@ def test_answers_kept_from_an_earlier_analysis_are_not_told(sweep: Sweep, tmp_pa
     shutil.copy(sweep.paths.table("pairs"), copy.paths.table("pairs"))
     with pytest.raises(DamagedFile, match="of another analysis"):
         copy.answers(why=True)
+
+
+def test_no_spread_is_written_as_0_on_the_page() -> None:
+    assert with_sd(0.96, 1e-17) == "0.9600 ± 0"
+    assert with_sd(0.96, 1e-4) == "0.9600 ± 0.0001"
+    assert with_sd(0.96, None) == "0.9600"

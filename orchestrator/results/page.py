@@ -328,8 +328,8 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         below(*both) or ("–" if both[0] is None else fixed(both[0], 3))
         for both in rows.select("alpha_hat_mean", "delta").rows()
     ]
-    spread = pl.when(pl.col("accuracy_std") < EQUAL).then(pl.lit("0"))
-    spread = spread.otherwise(_decimals("accuracy_std"))
+    is_still = pl.col("accuracy_std") < EQUAL
+    spread = pl.when(is_still).then(pl.lit("0")).otherwise(_decimals("accuracy_std"))
     accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), spread)
     return rows.select(
         "dataset",

@@ -7,9 +7,12 @@ from typing import Any
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number and its noun: ``1 run``, ``2,000 runs``, ``2 batches``."""
-    plural = "es" if noun.endswith(("s", "ch")) else "s"
-    return f"{n:,} {noun}{'' if n == 1 else plural}"
+    """Return a number and its noun: ``1 run``, ``2,000 batches``, ``3 sets of hparams``."""
+    if n != 1:
+        head, of, rest = noun.partition(" of ")
+        has_es = head.endswith(("s", "ch")) and not head.endswith("epoch")
+        noun = f"{head}{'es' if has_es else 's'}{of}{rest}"
+    return f"{n:,} {noun}"
 
 
 def some(names: Sequence[str], most: int, noun: str = "") -> str:
@@ -52,6 +55,7 @@ def signed(value: float, places: int = 4) -> str:
     return f"{round(value, _EXACT):+.{places}f}"
 
 
+EQUAL = 1e-12  # the standard deviation of equal values, rounded
 _EXACT = 12  # decimals beyond which the order of terms decides
 
 

@@ -392,7 +392,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     interval = f"{needed.low:,} to {needed.high:,}"
     is_one = needed.low == needed.high == needed.runs
     half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
-    enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
+    narrow = cells.filter(half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE)
+    enough = sum(_of_cell(own.filter(cell=cell)).enough is True for cell in narrow["cell"])
     alone = cells.height == 1
     together = "" if alone else f" for all {cells.height:,} cells together"
     of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
@@ -417,8 +418,13 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         where = f" (most: {row['dataset']} × {row['classifier']})"
     there = [part.size for part in _by_test_set(most_varied)]
     have = f"each test set has {min(there):,}{' or more' if max(there) > min(there) else ''}"
+    bounded, untold = _with_enough(unknown, own)
     if not alone:
-        have = f"{enough:,} of {cells.height:,} cells have enough"
+        number = cells.height + bounded.height
+        have = f"{enough + bounded.height:,} of {number:,} cells have enough"
+    elif bounded.height:
+        names = _named(bounded, own, "some others" if untold.height else "others")
+        have += f"; {names} {'have' if ', ' in names or names.endswith('others') else 'has'} enough"
     if enough == cells.height:
         text += "Each repeat has enough runs for that."
     elif alone:
@@ -430,17 +436,29 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    have += f"; {_untold(unknown, own)} not told" if unknown.height else ""
+    have += f"; {_named(untold, own, 'others')} not told" if untold.height else ""
     headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 
 
-def _untold(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
-    """Name classifiers of which nothing is told, where these are few."""
-    is_unknown = pl.col("cell").is_in(unknown["cell"].implode())
-    of = [runs.filter(each)["classifier"].cast(pl.String) for each in (is_unknown, ~is_unknown)]
-    names, others = of[0].unique(maintain_order=True).to_list(), {*of[1]}
-    return ", ".join(names) if len(names) <= 2 and others.isdisjoint(names) else "others"
+def _with_enough(unknown: pl.DataFrame, runs: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the cells without a seen spread whose runs are enough for the largest, and others."""
+    enough = pl.Series(
+        [
+            _of_cell(runs.filter(cell=cell), step).enough is True
+            for cell, step in unknown.select("cell", "resolution").iter_rows()
+        ],
+        dtype=pl.Boolean,
+    )
+    return unknown.filter(enough), unknown.filter(~enough)
+
+
+def _named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> str:
+    """Name the classifiers of cells where these are few, and all of theirs; else `others`."""
+    is_meant = pl.col("cell").is_in(cells["cell"].implode())
+    of = [runs.filter(each)["classifier"].cast(pl.String) for each in (is_meant, ~is_meant)]
+    names, rest = of[0].unique(maintain_order=True).to_list(), {*of[1]}
+    return ", ".join(names) if len(names) <= 2 and rest.isdisjoint(names) else others
 
 
 def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:

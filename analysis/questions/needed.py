@@ -28,6 +28,16 @@ class RunsNeeded:
     reason: str = ""
 
     @property
+    def enough(self) -> bool | None:
+        """Whether test sets have as many runs, on average; None if it is not told."""
+        there = self.made // max(self.repeats, 1)
+        if self.runs is not None:
+            return there >= self.runs
+        if self.high and there >= self.high:
+            return True
+        return False if self.low and there < self.low else None
+
+    @property
     def words(self) -> str:
         """The answer as a sentence."""
         if self.runs is None:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import below, fixed
+from manyseed.analysis.counts import EQUAL, below, fixed
 from manyseed.analysis.figures.labels import NOTHING, described
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
@@ -327,8 +327,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def with_sd(value: float | None, sd: float | None, digits: int = 4) -> str:
-    """Write a number and its standard deviation, if that is known."""
-    return number(value, digits) + ("" if sd is None else f" ± {number(sd, digits)}")
+    """Write a number and its standard deviation, if that is known: 0 where none was seen."""
+    if sd is None:
+        return number(value, digits)
+    return f"{number(value, digits)} ± {'0' if sd < EQUAL else number(sd, digits)}"
 
 
 def _range(low: float | None, high: float | None) -> str:

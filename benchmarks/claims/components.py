@@ -306,7 +306,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "batch by itself: sd … (or: not distinguishable from 0)",
         "variance",
-        r"not distinguishable from 0|variance {} at|not told from 0",
+        r"not distinguishable from 0|variance (\{\}|estimated) at|not told from 0|"
+        r"how large it may be is not told",
         0.025,
         "components",
         distinct("batch", "own", NO_BATCH),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.analysis.counts import EQUAL
 from manyseed.orchestrator.cli.escaping import (
     Places,
     Rows,
@@ -44,8 +45,7 @@ _ENDINGS = {
 IN_WORDS = (MARKDOWN, LATEX)
 """Formats with words as heads, a caption, and bold values."""
 SPREADS = ("_std", "_sd")
-SHARES = re.compile(r"(choosing_|holdout_|ensemble_)?(accuracy|churn)_(?!mean_sd$)")
-"""Columns of spreads, and those of them that are of shares of a test set's points, by run."""
+"""How names of columns of spreads end."""
 LEAST = 0.0001  # what `shown` resolves
 _LOW, _HIGH, _OVER, _BELOW_IT = "_ci_low", "_ci_high", "over", "_below"
 
@@ -143,12 +143,10 @@ def in_format(
     of: Mapping[str, Any],
     notes: Sequence[str],
     paper: Paper = Paper(),
-    points: pl.Series | None = None,
 ) -> bytes:
     """Return rows as a file's content, with notes in formats that have a place for them.
 
-    `name` is one of `FORMATS`; `of` is what the JSON object says about the question; `points` are
-    those of `in_cells`.
+    `name` is one of `FORMATS`; `of` is what the JSON object says about the question.
     """
     if name == PARQUET:
         buffer = io.BytesIO()
@@ -159,9 +157,9 @@ def in_format(
     if name == JSON:
         return in_json(as_json(frame, of, notes))
     if name == TABLE:
-        columns, rows, remarks = in_cells(frame, points)
+        columns, rows, remarks = in_cells(frame)
         return _text(columns, rows, [*remarks, *notes]).encode()
-    columns, rows, remarks = in_cells(_ordered(frame, paper.columns), points, aligned=True)
+    columns, rows, remarks = in_cells(_ordered(frame, paper.columns), aligned=True)
     best, told = _best(frame, columns, paper.alike) if paper.bold else (set(), [])
     if not paper.named:
         columns, rows = _in_words(columns, rows)
@@ -363,15 +361,15 @@ def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) ->
 
 
 def in_cells(
-    frame: pl.DataFrame, points: pl.Series | None = None, *, aligned: bool = False
+    frame: pl.DataFrame, *, aligned: bool = False
 ) -> tuple[list[str], list[list[object]], list[str]]:
     """Return column heads and rows for readers, and remarks on them.
 
     A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` in a
     column of shares of which an interval would leave 0 to 1; a remark says what all intervals are
-    over. An α̂ that `bounded` leaves out is written as its bound, and a spread that would be 0.0000
-    as below what test sets of so many `points` resolve, or what is printed. `aligned`: all numbers
-    of a column have as many decimals.
+    over. An α̂ that `bounded` leaves out is written as its bound, a spread of none as 0, and one
+    that would be 0.0000 as below what is printed. `aligned`: all numbers of a column have as many
+    decimals.
     """
     over: list[str] = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -388,20 +386,19 @@ def in_cells(
         name for name in frame.columns if not name.endswith((_LOW, _HIGH)) and name not in bounds
     ]
     cells: list[list[object]] = []
-    kinds, is_below = set[bool](), False
+    kinds, is_still = set[bool](), False
     for name in columns:
         values: list[object] = frame[name].to_list()
         if name in _PLACES and frame[name].dtype.is_integer():
             values = [value if value is None else Numeral(str(value)) for value in values]
-        told = [""] * len(values)
+        told: list[str | Numeral] = [""] * len(values)
         if f"{name}{_BELOW_IT}" in frame.columns:
             from manyseed.analysis.counts import below
 
             told = [below(0, bound) for bound in frame[f"{name}{_BELOW_IT}"]]
         elif name.endswith(SPREADS) and frame[name].dtype.is_float():
-            sizes = points if points is not None and SHARES.match(name) else [None] * len(values)
-            told = [_seen(*both) for both in zip(frame[name], sizes, strict=True)]
-            is_below |= any(told) and sizes is points
+            told = [_seen(one) for one in frame[name]]
+            is_still |= _NONE in told
         own = limits.get(name, [(None, None)] * len(values))
         if aligned and (places := _decimals(values, own)) is not None:
             values = [_with_places(one, places) for one in values]
@@ -410,16 +407,16 @@ def in_cells(
             around = all(_is_around(*one) for one, text in zip(both, told, strict=True) if not text)
             values = [_with_limits(*one, around=around) for one in both]
             kinds |= {around} if any(isinstance(value, str) for value in values) else set()
-        cells.append([text or value for text, value in zip(told, values, strict=True)])
+        cells.append(
+            [value if text == "" else text for text, value in zip(told, values, strict=True)]
+        )
     remarks = []
     if kinds and len(over) == 1:
         meant = ["± is half of", "± is half of, and (… to …) is,", "(… to …) is"]
         form = meant[1 if len(kinds) == 2 else 0 if True in kinds else 2]
         remarks.append(f"{form} the 95 % interval over {over[0]}.")
-    if is_below:
-        remarks.append(
-            "A standard deviation with <: no spread was seen; it is below one test point, 1/n."
-        )
+    if is_still:
+        remarks.append("A standard deviation of 0: no spread was seen; further runs may differ.")
     if {"n", "coverage"} <= {*frame.columns}:
         remarks.append("n: cells of the group, or rows of another table.")
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
@@ -480,11 +477,14 @@ def _with_places(value: object, places: int) -> object:
     return Decimals(value, places) if isinstance(value, float) else value
 
 
-def _seen(spread: float | None, points: int | None) -> str:
-    """Return below what a spread is that would be printed as 0, or "" for another."""
+_NONE = Numeral("0")
+
+
+def _seen(spread: float | None) -> str | Numeral:
+    """Return 0 for no spread, below what one is that would be printed as 0.0000, or ""."""
     if spread is None or not abs(spread) < LEAST / 2:
         return ""
-    return f"< {shown(max(1 / points, LEAST) if points else LEAST)}"
+    return _NONE if abs(spread) < EQUAL else f"< {shown(LEAST)}"
 
 
 def _is_around(mean: Any, limits: _Limits) -> bool:

@@ -175,9 +175,8 @@ def query(
         )
     if form in formats.IN_WORDS:
         notes += [text for name, text in _EXPLAINED.items() if name in frame.columns]
-    points = None if form in _NUMBERS else _test_points(results, question, frame)
     nothing = _nothing(results, question) if frame.is_empty() else ""
-    _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked, points=points)
+    _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked)
     if few:
         say("Other columns: --columns NAME,…; --columns '?' lists them.", to=errors)
 
@@ -216,40 +215,6 @@ _NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)
 """Formats that hold numbers as they are."""
 
 
-def _test_points(
-    results: Mapping[str, Results], question: Query, frame: pl.DataFrame
-) -> pl.Series | None:
-    """Return the size of each row's test sets if a spread that is shown needs it.
-
-    Of rows that are over several sizes, the smallest that there is.
-    """
-    from manyseed.orchestrator.asking.query import ask
-
-    spread = [n for n in frame.columns if n.endswith(formats.SPREADS) and formats.SHARES.match(n)]
-    small = any((frame[name] < formats.LEAST).any() for name in spread)
-    if question.table not in _OF_TEST_SETS or not small:
-        return None
-    sizes: dict[str, int] = {}
-    for one in results.values():
-        cells = one["cells"]
-        known = cells.select("dataset", "n_test") if "n_test" in cells.columns else cells.clear()
-        for dataset, n in known.iter_rows():
-            sizes[dataset] = min(n, sizes.get(dataset, n))
-    if not sizes:  # of an earlier version
-        return None
-    smallest = min(sizes.values())
-    if question.agg or question.table == "runs":
-        import polars as pl
-
-        rows = [smallest] * len(frame)
-        if "dataset" in frame.columns:
-            rows = [sizes.get(dataset, smallest) for dataset in frame["dataset"]]
-        return pl.Series(rows)
-    order = [question.sort.removeprefix("-")] if question.sort else []
-    columns = list(dict.fromkeys([*spread, *order, "n_test"]))
-    return ask(results, replace(question, columns=columns))["n_test"].fill_null(smallest)
-
-
 def _shows_spreads(question: Query, form: str, frame: pl.DataFrame) -> bool:
     """Return whether readers see standard deviations whose names do not say between what."""
     is_for_readers = form in formats.IN_WORDS or (form == formats.TABLE and "sd" in question.agg)
@@ -285,7 +250,6 @@ def _show(
     paper: formats.Paper,
     *,
     asked: bool = True,
-    points: pl.Series | None = None,
 ) -> None:
     """Print rows, or write them to the output.
 
@@ -294,13 +258,12 @@ def _show(
     height = len(frame)
     if limit is not None or (form == formats.TABLE and output is None):
         frame = frame.head(limit or _ROWS)
-        points = None if points is None else points.head(limit or _ROWS)
     piped = output is None or formats.is_pipe(output)
     if form == formats.TABLE and output is None:
         if frame.is_empty():
             say(nothing)
             return
-        columns, rows, remarks = formats.in_cells(frame, points)
+        columns, rows, remarks = formats.in_cells(frame)
         print_rows(columns, rows, height, asked=asked)
         for note in [*remarks, *notes]:
             say(note, style="yellow")
@@ -308,7 +271,7 @@ def _show(
     if form == formats.JSON and piped:
         print_json(formats.as_json(frame, of, notes))
         return
-    formats.write_out(formats.in_format(frame, form, of, notes, paper, points), output, form)
+    formats.write_out(formats.in_format(frame, form, of, notes, paper), output, form)
     if not piped:
         say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     if frame.is_empty():

@@ -10,6 +10,7 @@ import polars as pl
 
 from manyseed.analysis.counts import counted, fixed, some
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions.question import shortest
 from manyseed.analysis.tables.rows import last, several
 from manyseed.orchestrator.asking.grouping import planned
 from manyseed.orchestrator.calls import warn
@@ -144,7 +145,7 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
     from manyseed.analysis.questions.caveats import guessing
 
     found = guessing(repeats, most)
-    sentences: dict[tuple[str, str], list[tuple[str, str, str, float, float]]] = {}
+    alike: dict[tuple[str, str], list[tuple[str, pl.DataFrame, int, str]]] = {}
     for names, own in found.group_by("dataset", "classifier", maintain_order=True):
         dataset, classifier = map(str, names)
         of = repeats.filter(
@@ -153,39 +154,36 @@ def guesses(repeats: pl.DataFrame, most: pl.DataFrame) -> list[tuple[str, str]]:
         )["cell"].n_unique()
         row = own.row(0, named=True)
         where = f" in {own.height:,} of {of:,} cells" if of > 1 else ""
-        first = f"cell {row['cell']}: " if of > 1 else ""
+        first = f"Cell {row['cell']}: " if of > 1 else ""
         is_above = bool((own["accuracy"] > own["share"]).any())
-        verdict = f"{'not told to be' if is_above else 'no'} better than "
-        said = f"{dataset} × {classifier}: {verdict}the most frequent class{where}"
-        sentences.setdefault((dataset, verdict), []).append(
-            (
-                classifier,
-                f"{said} ({first}{fixed(row['accuracy'], 3)}, and {fixed(row['share'], 3)} for "
-                "that).",
-                f"{said}. {first.capitalize()}{fixed(row['accuracy'])} of the test points are "
-                "right, "
-                f"and that class has {fixed(row['share'])} of them (n = "
-                f"{counted(row['sets'], 'test set')} of {row['points']:,} points). "
-                f"{_what_to_do(repeats, row['cell'])}{_few_epochs(repeats, row['cell'])}",
-                row["accuracy"],
-                row["share"],
-            )
+        verdict = f"{'not told to be' if is_above else 'no'} better than the most frequent class"
+        text = (
+            f"{dataset} × {classifier}: {verdict}{where} ({_range(own['accuracy'])}). "
+            f"{first}{fixed(row['accuracy'])} of the test points are right, "
+            f"and that class has {fixed(row['share'])} of them (n = "
+            f"{counted(row['sets'], 'test set')} of {row['points']:,} points). "
+            f"{_what_to_do(repeats, row['cell'])}{_few_epochs(repeats, row['cell'])}"
         )
-    return [
-        _together(dataset, verdict, own) if len(own) > 1 else own[0][1:3]
-        for (dataset, verdict), own in sentences.items()
-    ]
+        alike.setdefault((dataset, verdict), []).append((classifier, own, of, text))
+    return [_together(dataset, verdict, own) for (dataset, verdict), own in alike.items()]
 
 
 def _together(
-    dataset: str, verdict: str, own: Sequence[tuple[str, str, str, float, float]]
+    dataset: str, verdict: str, own: Sequence[tuple[str, pl.DataFrame, int, str]]
 ) -> tuple[str, str]:
-    """Say of several classifiers what is true of each."""
-    names, _, texts, right, shares = zip(*own, strict=True)
-    values = " to ".join(dict.fromkeys(f"{fixed(one(right), 3)}" for one in (min, max)))
-    most = " to ".join(dict.fromkeys(f"{fixed(one(shares), 3)}" for one in (min, max)))
-    said = f"{dataset} × {some(names, 3)}: {verdict}the most frequent class"
-    return f"{said} ({values}, and {most} for that).", " ".join(texts)
+    """Say of classifiers what is true of each: in how many of their cells, if not in all."""
+    names, tables, there, texts = zip(*own, strict=True)
+    cells, every = pl.concat(tables), sum(there)
+    where = f" in {cells.height:,} of {every:,} cells" if cells.height < every else ""
+    said = f"{dataset} × {some(names, 3)}{where}: {verdict}"
+    values = f"{_range(cells['accuracy'])}, and {_range(cells['share'])} for that"
+    return shortest([f"{said} ({values}).", f"{said}."]), " ".join(texts)
+
+
+def _range(values: pl.Series) -> str:
+    """Return the least and the largest value, or the one that they are."""
+    ends = (float(end) for end in values.sort()[[0, -1]])
+    return " to ".join(dict.fromkeys(fixed(end, 3) for end in ends))
 
 
 _TELLS = 0.6  # area under the ROC curve from which scores are said to tell classes apart

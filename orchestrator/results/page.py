@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from manyseed.analysis.counts import below, fixed
+from manyseed.analysis.counts import EQUAL, below, fixed
 from manyseed.analysis.figures.kind import FURTHER
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
 from manyseed.analysis.questions.hardpoints import by_point
@@ -328,7 +328,9 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         below(*both) or ("–" if both[0] is None else fixed(both[0], 3))
         for both in rows.select("alpha_hat_mean", "delta").rows()
     ]
-    accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std"))
+    is_still = pl.col("accuracy_std") < EQUAL
+    spread = pl.when(is_still).then(pl.lit("0")).otherwise(_decimals("accuracy_std"))
+    accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), spread)
     return rows.select(
         "dataset",
         "classifier",

@@ -28,7 +28,8 @@ def most_frequent(paths: SweepPaths, plan: Plan) -> pl.DataFrame:
         "repeat_index": pl.Int64(),
         "share": pl.Float64(),
     }
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    found = pl.DataFrame(rows, schema=schema, orient="row")
+    return found.unique([*schema][:3], keep="first", maintain_order=True)  # of several groups
 
 
 def most_frequent_shares(paths: SweepPaths) -> dict[str, float]:

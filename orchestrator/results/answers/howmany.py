@@ -290,13 +290,9 @@ _NAMED = 6  # groups that a headline names
 
 
 def _enough(one: RunsNeeded) -> str:
-    if one.runs is None:
-        if one.high and one.made // one.repeats >= one.high:
-            return "yes"
-        if one.low and one.made // one.repeats < one.low:
-            return "no"
+    if one.enough is None:
         return "not told" if one.made else "–"  # all are copies
-    return "yes" if one.made // one.repeats >= one.runs else "no"
+    return "yes" if one.enough else "no"
 
 
 def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:

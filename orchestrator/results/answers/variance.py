@@ -122,6 +122,10 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
         return f"{part}: sd {value**0.5:.3g} ({ends}){share}{basis}{assumes}{_unequal(row)}"
     if abs(value) < 1e-9 * high:  # a difference of equal mean squares, rounded
         value = 0.0
+    if row["part"] != ADDED and high <= 0:
+        below = f"variance estimated at {value:.3g}, below 0, as is its whole 95 % interval"
+        unclear = f"not distinguishable from 0: {below}, so how large it may be is not told"
+        return f"{part}: {unclear}{basis}"
     sign = "estimated below 0" if value < 0 else "estimated"
     unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
     return f"{part}: {unclear}, 95 %{on}){basis}{assumes}"
@@ -285,7 +289,7 @@ def _sd(row: Row | None, *, one_model: bool = False) -> str:
         return "–" if row is None else "one model" if one_model else "none seen"
     if row["low"] > 0 and row["variance"] > 0:
         return _digits(row["variance"] ** 0.5)
-    return f"< {_digits(max(row['high'], 0.0) ** 0.5)}"
+    return f"< {_digits(row['high'] ** 0.5)}" if row["high"] > 0 else "not told"
 
 
 def _more(seeds: Row | None, sets: Row | None) -> str:

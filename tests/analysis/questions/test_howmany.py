@@ -13,7 +13,15 @@ from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.ensembles import for_alpha
-from manyseed.analysis.questions.howmany import fewest_runs, for_mean, for_pairs, howmany
+from manyseed.analysis.questions.howmany import (
+    _of_cell,
+    answer,
+    fewest_runs,
+    for_mean,
+    for_pairs,
+    howmany,
+)
+from manyseed.analysis.questions.question import Evidence
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.samples import predictions, regular, sweep
 
@@ -308,3 +316,45 @@ def test_an_interval_over_orders_of_magnitude_is_no_answer():
     )
     many = 0.91 + 0.015 * np.random.default_rng(0).normal(size=10)
     assert for_mean("accuracy ± 0.005", [many], 0.005).runs is not None
+
+
+@pytest.mark.parametrize(
+    ("n", "of", "points", "said"),
+    [
+        (10, (), 200, "each test set has 10; lr-sgd has enough."),
+        (10, ("svm",), 200, "each test set has 10; lr-sgd, svm have enough."),
+        (10, ("svm", "knn"), 200, "each test set has 10; others have enough."),
+        (4, (), 200, "each test set has 4; lr-sgd not told."),
+        (10, (), None, "each test set has 10; lr-sgd not told."),  # of unknown size
+    ],
+)
+def test_runs_without_a_seen_spread_are_enough_where_the_largest_one_takes_no_more(
+    n: int, of: tuple[str, ...], points: int | None, said: str
+) -> None:
+    """The answer was "not told" beside "9 at most", with 10 runs there."""
+    names = ("lr-sgd", *of, "mlp")
+    wide = np.resize([0.85, 0.87], n)
+    runs = pl.DataFrame(
+        [
+            {
+                "dataset": "d",
+                "classifier": name,
+                "cell": cell,
+                "repeat_index": repeat,
+                "run_index": run,
+                "accuracy": float(wide[run]) if name == "mlp" else 0.88,
+                "identical": False,
+            }
+            for cell, name in enumerate(names)
+            for repeat in range(5)
+            for run in range(n)
+        ]
+    )
+    repeats = runs.unique(["cell", "repeat_index"], maintain_order=True)
+    repeats = repeats.with_columns(n_test=pl.lit(points, pl.Int64))
+    tables = Tables(runs, pl.DataFrame(), repeats, pl.DataFrame())
+    (one,) = answer(Evidence(tables, pl.DataFrame(), None, Options()))
+    assert one.headline.startswith("Accuracy of mlp to ± 0.005 takes ")
+    assert one.headline.endswith(said)
+    known = _of_cell(runs.filter(cell=0), 0.0 if points is None else 1 / points)
+    assert known.enough is (True if "enough" in said else None)

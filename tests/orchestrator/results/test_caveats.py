@@ -10,8 +10,12 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.caveats import _what_to_do, guesses, of_columns, small_classes
+from manyseed.orchestrator.results.testclasses import most_frequent
 from tests.orchestrator.conftest import inside, train
 
 
@@ -89,6 +93,17 @@ def test_scores_that_tell_classes_apart_are_no_matter_of_labels(area: float, sai
     assert ("--columns balanced_accuracy" in text) == (area > 0.5)
 
 
+NOISY = """
+name = "noisy"
+seed = 1
+repeats = 2
+[[grid]]
+dataset = ["sklearn:iris"]
+classifier = ["lr-sgd"]
+perturb_labels = ["none", "flip:0.1"]
+runs = 2
+"""
+
 TOLD = """
 name = "told"
 seed = 1
@@ -152,8 +167,59 @@ def test_classifiers_that_guess_are_told_together() -> None:
     ((headline, text),) = guesses(table, share)
     told = "d × a, b: no better than the most frequent class (0.480 to 0.500, and 0.520 for that)."
     assert headline == told
-    assert text.startswith("d × a: no better than the most frequent class. ")
+    assert text.startswith("d × a: no better than the most frequent class (0.500). ")
     assert "d × b: no better" in text
+
+
+def test_cells_that_guess_are_counted_and_their_range_is_of_all() -> None:
+    right = {"a": [0.841, 0.855, 0.95, 0.95], "b": [0.8225, 0.8267, 0.855, 0.95]}
+    rows = [
+        {
+            "dataset": "d",
+            "classifier": name,
+            "cell": 4 * (name == "b") + number,
+            "repeat_index": repeat,
+            "accuracy_mean": value + 0.003 * (repeat - 1),
+            "n_test": 200,
+            "epoch": 8,
+        }
+        for name, values in right.items()
+        for number, value in enumerate(values)
+        for repeat in range(3)
+    ]
+    table = pl.DataFrame(rows)
+    names = ["dataset", "classifier", "repeat_index"]
+    share = table.select(names).unique().with_columns(share=pl.lit(0.85))
+    ((headline, text),) = guesses(table, share)
+    told = "not told to be better than the most frequent class"
+    assert headline == f"d × a, b in 5 of 8 cells: {told}."
+    assert f"d × a: {told} in 2 of 4 cells (0.841 to 0.855). Cell 0: 0.8410 of" in text
+    assert f"d × b: {told} in 3 of 4 cells (0.823 to 0.855). Cell 4: 0.8225 of" in text
+    assert "Its 8 epochs may" in text
+    ((headline, _),) = guesses(table.filter(classifier="a"), share)
+    assert headline == f"d × a in 2 of 4 cells: {told}."
+
+
+def test_a_test_set_of_several_groups_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(NOISY)
+    sweep = train(tmp_path / "s.toml", tmp_path / "out")
+    paths = SweepPaths(sweep.directory)
+    found = most_frequent(paths, Plan.read(paths))
+    assert found.select("classifier", "repeat_index").rows() == [("lr-sgd", 0), ("lr-sgd", 1)]
+
+
+@pytest.mark.parametrize(
+    ("n", "noun", "said"),
+    [
+        (1, "epoch", "1 epoch"),
+        (8, "epoch", "8 epochs"),
+        (2, "batch", "2 batches"),
+        (2, "process", "2 processes"),
+        (3, "set of hparams", "3 sets of hparams"),
+    ],
+)
+def test_plurals(n: int, noun: str, said: str) -> None:
+    assert counted(n, noun) == said
 
 
 @pytest.mark.parametrize(("n", "said"), [(70, "; most frequent class 0.700."), (55, ".")])

@@ -16,11 +16,14 @@ import zarr
 from scipy import stats
 
 from manyseed import Sweep
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
+from manyseed.analysis.report.tables import with_sd
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.results.answers.variance import VarianceSplit, reply
 from manyseed.orchestrator.results.page import summary_table
 from manyseed.orchestrator.store.arrays import MISSING
 from tests.orchestrator.conftest import inside, own_copy, train, write
@@ -349,6 +352,27 @@ def test_command_and_page_show_effects_with_their_intervals(sweep: Sweep, page: 
     assert tables["effects"].equals(sweep.results["effects"])
 
 
+def test_an_interval_below_0_is_no_upper_limit_of_0() -> None:
+    """Three test sets that happen to agree do not show that test sets do not vary."""
+    axes = {**dict.fromkeys(AXES), "dataset": "d", "classifier": "xgb", "metric": "accuracy"}
+    basis = {"n_repeats": 3, "n_runs": 12, "over": "test sets", "share": None, "cell": 0}
+    parts = [("init", "all", 4e-4, 2e-4, 9e-4), ("test set", "between test sets", -6.82e-5, 0, 0)]
+    rows = tuple(
+        {
+            **axes,
+            **basis,
+            **dict(zip(("source", "part", "variance", "low", "high"), own, strict=True)),
+        }
+        for own in [*parts, ("batch", "own", -1e-6, 0.0, 0.0)]
+    )
+    told = reply([VarianceSplit("c", 0, rows)])
+    (shown,) = told.table
+    assert [shown[told.columns.index(name)] for name in ("batch", "test sets")] == ["not told"] * 2
+    for line in told.answers[0].details[-2:]:
+        assert "how large it may be is not told; from" in line
+        assert "0 to 0" not in line
+
+
 def test_variance_is_told_in_words_and_as_json(sweep: Sweep) -> None:
     rows = sweep.results["variance"]
     assert set(rows["metric"]) == {"accuracy", "errors"}  # four runs are too few for the others
@@ -437,3 +461,9 @@ def test_answers_kept_from_an_earlier_analysis_are_not_told(sweep: Sweep, tmp_pa
     shutil.copy(sweep.paths.table("pairs"), copy.paths.table("pairs"))
     with pytest.raises(DamagedFile, match="of another analysis"):
         copy.answers(why=True)
+
+
+def test_no_spread_is_written_as_0_on_the_page() -> None:
+    assert with_sd(0.96, 1e-17) == "0.9600 ± 0"
+    assert with_sd(0.96, 1e-4) == "0.9600 ± 0.0001"
+    assert with_sd(0.96, None) == "0.9600"

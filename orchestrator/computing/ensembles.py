@@ -168,7 +168,7 @@ def _largest(
     if runs.height < enough:
         reason = (
             f"ensembles{size} out of half of the runs of a repeat need {enough} runs, and there "
-            f"are {runs.height}"
+            f"{'is' if runs.height == 1 else 'are'} {runs.height}"
         )
         return cell, reason
     runs = runs.head(2 * _PER_HALF)

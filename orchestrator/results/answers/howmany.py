@@ -258,7 +258,10 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     if not known:
         bounded = [one for one in groups if one.answers[0].low and one.answers[0] in varied]
         if not bounded:
-            return ""
+            reasons = {one.reason for one in varied}
+            more = "; runs = 10, say, show how much they vary" * any("2 runs" in r for r in reasons)
+            why = f", as {reasons.pop()}{more}" if len(reasons) == 1 else ""
+            return f"For {purpose}: not told{why}."
         worst = max(bounded, key=lambda group: group.answers[0].low or 0)
         least = worst.answers[0].low
         on = f" on {worst.dataset}" if worst.cell is not None and worst.dataset else ""

@@ -555,6 +555,8 @@ def test_what_draws_no_random_number_needs_one_run(tmp_path: Path) -> None:
             assert "1 run is needed; nothing" in inside("howmany", sweep.directory)[1]
         elif runs == 1:
             assert (first.runs, first.reason) == (None, "no repeat has 2 runs or more")
+            said = inside("howmany", sweep.directory)[1]
+            assert "not told, as no repeat has 2 runs or more; runs = 10, say, show how" in said
 
 
 @pytest.mark.parametrize(

@@ -239,43 +239,49 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     return Spreads(by_sd, *of, *ratio, pairs, like_first, like_last, alike, where)
 
 
-FEWEST_OF_ONE = 3  # runs of the single test set of a classifier
+LEAST_FREEDOM = 2  # degrees of freedom of a classifier that is not compared
 
 
-def on_one_test_set(
+def of_few_runs(
     tables: Tables, confidence: float = CONFIDENCE
-) -> tuple[list[SeedSpread], list[AlikeRuns]]:
-    """Describe classifiers with a single test set, where few runs allow no comparison.
+) -> tuple[list[SeedSpread], list[AlikeRuns], int]:
+    """Describe classifiers on one dataset, where few runs allow no comparison.
 
-    Each standard deviation has the interval of normal values by itself: χ² with as many degrees of
-    freedom as there are runs, less one. Empty if a classifier has several cells or test sets.
+    Each standard deviation has the interval `of_variance` by itself. Empty if a classifier has
+    several cells.
 
-    `tables`: as in `spreads`. Returns the spreads, the largest first, and classifiers whose runs
-    differ too little.
+    `tables`: as in `spreads`. Returns the spreads, the largest first, classifiers whose runs differ
+    too little, and the largest number of test sets.
     """
     usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
     repeats = tables.repeats.filter(VARIES)
     repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
-    if repeats["dataset"].n_unique() != 1 or repeats["classifier"].is_duplicated().any():
-        return [], []
+    cells = repeats.select("cell", "classifier", "dataset").unique()
+    if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
+        return [], [], 0
     found: list[SeedSpread] = []
     alike: list[AlikeRuns] = []
-    for row in repeats.iter_rows(named=True):
-        own = tables.runs.filter(cell=row["cell"], repeat_index=row["repeat_index"])
-        values = own.filter(~pl.col("identical"))["accuracy"].drop_nulls().to_numpy()
-        if values.size < FEWEST_OF_ONE:
+    key = ["cell", "repeat_index"]
+    runs = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy")
+    runs = runs.join(repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right")
+    for [name], own in runs.group_by("classifier", maintain_order=True):
+        values = [part["accuracy"].to_numpy() for part in own.partition_by(key) if part.height > 1]
+        free = np.array([part.size - 1.0 for part in values])
+        if (freedom := float(free.sum())) < LEAST_FREEDOM:
             continue
-        name, freedom, deviation = str(row["classifier"]), values.size - 1.0, values - values.mean()
-        variance = float(np.square(deviation).sum() / freedom)
-        step = 1 / row["n_test"] if row["n_test"] else 0.0
+        deviation = np.concatenate([part - part.mean() for part in values])
+        variances = np.array([part.var(ddof=1) for part in values])
+        variance = float(free @ variances / freedom)
+        least = own["n_test"].min()
+        step = 1 / float(least) if least else 0.0  # type: ignore[arg-type]
         if too_alike(variance, step):
-            alike.append(AlikeRuns(name, values.size, freedom, variance**0.5, step))
+            alike.append(AlikeRuns(str(name), deviation.size, freedom, variance**0.5, step))
             continue
-        ends = of_variance(np.array([variance]), np.array([freedom]), confidence)
-        low, high = (end**0.5 for end in ends)
+        low, high = (end**0.5 for end in of_variance(variances, free, confidence))
         skewness = float(np.mean(deviation**3) / np.mean(deviation**2) ** 1.5)
-        found.append(SeedSpread(name, variance**0.5, low, high, values.size, skewness))
-    return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike
+        found.append(SeedSpread(str(name), variance**0.5, low, high, deviation.size, skewness))
+    sets = max(repeats.group_by("cell").len()["len"], default=0)
+    return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike, sets
 
 
 def _spread(
@@ -404,7 +410,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     """Say how much accuracy varies between seeds, and with which classifier most and least."""
     found = spreads(evidence.tables)
     if found is None:
-        yield from _few_runs(*on_one_test_set(evidence.tables))
+        yield from _few_runs(*of_few_runs(evidence.tables))
         return
     figures = ("overview-accuracy-std", "cells-1")
     alike = " ".join(one.words for one in found.alike)
@@ -489,8 +495,10 @@ def _limits(alike: Sequence[AlikeRuns]) -> str:
     return first_ones(limits, lambda text: f"Between seeds, sd of accuracy: {text}.")
 
 
-def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterator[Answer]:
-    """Say how much accuracy varies on one test set, without comparing classifiers."""
+def _few_runs(
+    found: Sequence[SeedSpread], alike: Sequence[AlikeRuns], sets: int
+) -> Iterator[Answer]:
+    """Say how much accuracy varies on one test set or several, without comparing classifiers."""
     figures = ("overview-accuracy-std", "cells-1")
     if not found and not alike:
         return
@@ -503,13 +511,13 @@ def _few_runs(found: Sequence[SeedSpread], alike: Sequence[AlikeRuns]) -> Iterat
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
     rest = "".join(f"; {one.limit}" for one in alike)
+    where = "this test set" if sets == 1 else "these test sets"
+    untold = " So few runs do not tell which classifier varies most." * (len(found) > 1)
     yield Answer(
-        first_ones(
-            own, lambda text: f"Between seeds, sd of accuracy on this test set: {text}{rest}."
-        ),
-        evidence=f"On this test set, accuracy varies between seeds with a standard deviation of "
-        f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}). So few runs do "
-        f"not tell which classifier varies most.{f' {few}' if few else ''}",
+        first_ones(own, lambda text: f"Between seeds, sd of accuracy on {where}: {text}{rest}."),
+        evidence=f"On {where}, accuracy varies between seeds with a standard deviation of "
+        f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}).{untold}"
+        f"{f' {few}' if few else ''}",
         rows=[asdict(row) for row in found],
         figures=(*figures, "summary"),
     )

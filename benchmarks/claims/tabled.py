@@ -96,6 +96,7 @@ SWEEPS: Mapping[str, Callable[..., Tables]] = {
     ),
     "one cell": lambda **more: planted(1, NAMES[:1], repeats=3, runs=10, **more),
     "one set": lambda **more: planted(1, NAMES[:2], repeats=1, runs=6, **more),
+    "few of each": lambda **more: planted(1, NAMES[:2], repeats=3, runs=3, **more),
     "few runs": lambda **more: planted(1, NAMES[:1], repeats=1, runs=8, **more),
     "lacking": lambda **more: planted(1, NAMES[:1], repeats=3, runs=6, missing=2, **more),
     "blind": lambda **more: planted(1, NAMES[:1], repeats=3, runs=6, delta=0.3, **more),
@@ -454,11 +455,20 @@ CLAIMS: tuple[Claim, ...] = (
     interval(
         "Between seeds, sd of accuracy on this test set: a 0.010 (0.006 to 0.025)",
         "answers",
-        r"on this test set: \{\}|On this test set, accuracy varies|each by itself$|"
+        r"sd of accuracy on \{\}: |^On \{\}, accuracy varies|each by itself$|"
         r"which classifier varies most\.",
         share("one set", "spread", SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
         share("one set", "spread", SD, lambda _, low, high: miss(low, 0.04, high)),
         "2 classifiers, 1 test set of 6 runs; each interval",
+        "excludes four times the sd",
+    ),
+    interval(
+        "… on these test sets",
+        "answers",
+        r"sd of accuracy on \{\}: |^On \{\}, accuracy varies",
+        share("few of each", "spread", SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
+        share("few of each", "spread", SD, lambda _, low, high: miss(low, 0.04, high)),
+        "2 classifiers, 3 test sets of 3 runs; each interval",
         "excludes four times the sd",
     ),
     interval(

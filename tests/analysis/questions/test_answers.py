@@ -24,6 +24,7 @@ from manyseed.analysis.questions.classifiers import (
 )
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
+from manyseed.analysis.questions.intervals import of_variance
 from manyseed.analysis.questions.question import WORDS, answers
 from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.tables.rows import Tables
@@ -207,8 +208,11 @@ def test_spreads_that_are_alike_are_not_told_apart():
 
 
 @pytest.mark.parametrize("classifiers", [("a",), ("a", "b")])
-def test_spreads_are_not_told_of_few_runs(classifiers):
-    assert "spread" not in said(planted(classifiers=classifiers, runs=3))
+def test_spreads_are_not_compared_of_few_runs(classifiers):
+    tables = planted(classifiers=classifiers, runs=3)
+    assert spreads(tables) is None
+    assert "most not told" not in dict(headlines(tables))["spread"]
+    assert "spread" not in said(planted(classifiers=classifiers, datasets=2, runs=3))
 
 
 def test_classifiers_are_compared_on_cells_that_all_have():
@@ -665,6 +669,25 @@ def test_one_test_set_of_few_runs_tells_how_much_its_accuracies_vary():
     assert "spread" not in said(planted(repeats=1, runs=2))
     equal = said(planted(classifiers=("a",), repeats=1, runs=6, sd=0.0))["spread"]
     assert equal.startswith("The accuracies of all 6 runs of a are equal")
+
+
+def test_few_runs_of_several_test_sets_tell_how_much_their_accuracies_vary():
+    tables = planted(classifiers=("a",), repeats=3, runs=3)
+    ((_, short),) = [one for one in headlines(tables) if one[0] == "spread"]
+    found = re.fullmatch(
+        r"Between seeds, sd of accuracy on these test sets: a (.*) \((.*) to (.*)\)\.", short
+    )
+    values = tables.runs.sort("repeat_index", "run_index")["accuracy"].to_numpy().reshape(3, 3)
+    variances = values.var(axis=1, ddof=1)
+    ends = of_variance(variances, np.full(3, 2.0), 0.95)
+    expected = np.sqrt([variances.mean(), *ends])
+    np.testing.assert_allclose([float(one) for one in found.groups()], expected, atol=5e-5)
+    text = said(tables)["spread"]
+    assert text.startswith("On these test sets, accuracy varies between seeds with a standard")
+    assert "varies most" not in text
+    both = said(planted(classifiers=("a", "b"), repeats=3, runs=3))["spread"]
+    assert "So few runs do not tell which classifier varies most." in both
+    assert "of a single" not in both
 
 
 def test_alpha_is_told_only_where_test_sets_are_large_enough():

@@ -47,6 +47,7 @@ from manyseed.orchestrator.importing.saving import a_file_each, without_objects
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     gaps_of_sigmoids,
+    not_finite,
     ordered,
     predicted,
     remedy_for,
@@ -475,6 +476,8 @@ def entries_of(
 def _no_probabilities(
     path: Path, positions: Positions, values: NDArray[Any], run: int, point: int, why: str
 ) -> NoReturn:
+    if not np.isfinite(values[run]).all():
+        raise not_finite(values[run], path, int(positions[run]))
     raise UserError(
         f"test point {point}: {why}",
         file=path,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +20,28 @@ from manyseed.orchestrator.importing.mapping import is_named
 from manyseed.orchestrator.importing.truths import is_truth, truths_in
 
 FORMATS = (*READERS, *TABLES, ".zip")
+_TO_PARQUET = "write_parquet(f.with_suffix('.parquet')) for f in {files}]"
+_TO_NPZ = "[np.savez(f.with_suffix('.npz'), **{load}) for f in {{files}}]"
 _LINES = {
-    ".json": "import json, polars as pl; "
-    "[pl.DataFrame(json.load(open(f))).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
-    ".tsv": "import polars as pl; "
-    "[pl.read_csv(f, separator='\\t').write_parquet(f.with_suffix('.parquet')) for f in {files}]",
-    ".xlsx": "import polars as pl; "
-    "[pl.read_excel(f).write_parquet(f.with_suffix('.parquet')) for f in {files}]",
-    ".pkl": "import pickle, numpy as np; "
-    "[np.savez(f.with_suffix('.npz'), **pickle.load(open(f, 'rb'))) for f in {files}]",
+    ".json": f"import json, polars as pl; [pl.DataFrame(json.load(open(f))).{_TO_PARQUET}",
+    ".tsv": f"import polars as pl; [pl.read_csv(f, separator='\\t').{_TO_PARQUET}",
+    ".feather": f"import polars as pl; [pl.read_ipc(f).{_TO_PARQUET}",
+    ".xlsx": f"import polars as pl; [pl.read_excel(f).{_TO_PARQUET}",
+    ".pkl": "import pickle, numpy as np; " + _TO_NPZ.format(load="pickle.load(open(f, 'rb'))"),
+    ".joblib": "import joblib, numpy as np; " + _TO_NPZ.format(load="joblib.load(f)"),
+    ".dill": "import dill, numpy as np; " + _TO_NPZ.format(load="dill.load(open(f, 'rb'))"),
 }
 _LINES |= {".pickle": _LINES[".pkl"], ".xls": _LINES[".xlsx"], ".ods": _LINES[".xlsx"]}
-_PICKLES = (".pkl", ".pickle")
+_SPLIT = (
+    "import json, polars as pl; [pl.DataFrame(d['data'], schema=d['columns'], orient='row')."
+    "write_parquet(f.with_suffix('.parquet')) for f in {files} for d in [json.load(open(f))]]"
+)
+"""Of JSON with keys columns and data: as Weights & Biases and pandas write tables."""
+_PICKLES = (".pkl", ".pickle", ".joblib", ".dill")
+_MOST_BYTES = 2**26
 _WORDS = {
     (".gz", ".bz2", ".xz", ".zst", ".7z", ".tar"): "unpack it",
-    (".joblib", ".dill"): "a pickle may run anything, and is not read: save arrays with "
-    "numpy.savez, tables with DataFrame.to_parquet",
-    (".txt", ".feather", ".rds"): "save it as CSV or Parquet",
+    (".txt", ".rds"): "save it as CSV or Parquet",
     (".h5", ".hdf5", ".mat", ".zarr"): "save it with numpy.savez",
 }
 
@@ -44,15 +51,26 @@ def conversion(file: Path, folder: Path | None = None) -> str:
     suffix = file.suffix.lower()
     if suffix not in _LINES:
         return next((how for of, how in _WORDS.items() if suffix in of), "")
+    form = _SPLIT if suffix == ".json" and _is_split(file) else _LINES[suffix]
+    kind = "".join(file.suffixes[-2:]) if file.name.endswith(".table.json") else file.suffix
     path = f"Path({str(folder or file)!r})"
-    files = f"[{path}]" if folder is None else f"{path}.rglob({f'*{file.suffix}'!r})"
-    line = f"from pathlib import Path; {_LINES[suffix].format(files=files)}"
+    files = f"[{path}]" if folder is None else f"{path}.rglob({f'*{kind}'!r})"
+    line = f"from pathlib import Path; {form.format(files=files)}"
     why, what = f"{suffix} is not read", "tables"
     if suffix in _PICKLES:
         why, what = "a pickle may run anything, and is not read", "dicts of arrays that you trust"
     if "read_excel" in line:
         what = f"{what}, with pip install fastexcel,"
     return f"{why}; make files of {what} readable:\n  python -c {shlex.quote(line)}"
+
+
+def _is_split(file: Path) -> bool:
+    """Return whether a file of JSON has its columns' names apart from its rows."""
+    with suppress(OSError, ValueError, RecursionError):
+        if file.stat().st_size <= _MOST_BYTES:
+            held = json.loads(file.read_bytes())
+            return isinstance(held, dict) and {"columns", "data"} <= {*held}
+    return file.name.endswith(".table.json")
 
 
 def is_folder(file: Any) -> bool:
@@ -99,7 +117,9 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
                 options={"name": form},
                 before=f"its folders do; say what their paths, such as {path}, mean: ",
             )
-        others = [one for one in sorted(file.rglob("*")) if one.is_file() and conversion(one, file)]
+        known = (*_LINES, *(suffix for of in _WORDS for suffix in of))
+        others = [one for one in sorted(file.rglob("*")) if one.suffix.lower() in known]
+        others = [one for one in others if one.is_file()]
         left = [one for one in others if not _OF_TRAINING.fullmatch(one.stem)]
         if left:
             remedy = f"{remedy}; {conversion(left[0], file)}"

@@ -69,14 +69,16 @@ class ImportSeen:
     `floored`: how many predictions of a test point have a probability below `scores.FLOOR`, which
     is raised to it. `told`: what users are warned of. `right`: the accuracies of all runs, by
     dataset and classifier. `elsewhere`: by a digest of predictions, dataset, classifier and cell of
-    the first run with them, and its place; none by which so few points are wrong that different
-    runs may agree.
+    the first run with them, and its place, without and with its folder; none by which so few points
+    are wrong that different runs may agree.
     """
 
     floored: int = 0
     told: list[str] = field(default_factory=list)
     right: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    elsewhere: dict[bytes, tuple[tuple[str, str, int], str]] = field(default_factory=dict)
+    elsewhere: dict[bytes, tuple[tuple[str, str, int], tuple[str, str]]] = field(
+        default_factory=dict
+    )
 
 
 def write_rows(
@@ -110,7 +112,7 @@ class Doubts:
         kept: Callable[[int], NDArray[np.uint16] | None] | None = None,
     ) -> None:
         self._kept, self._seen = kept, seen
-        self._again: list[tuple[int, str, str]] = []
+        self._again: list[tuple[tuple[str, str], tuple[str, str], str]] = []
         self._source, self._repeats = source, source.runs["repeat"].to_numpy()
         self._is_copy = source.runs["copy"].to_numpy()
         alike = pl.struct(*DEFAULTS, "repeat").rank("dense")
@@ -153,10 +155,11 @@ class Doubts:
         self._digests.setdefault((group, digest.digest()), []).append(position)
         if self._source.keep != "none" or np.count_nonzero(label != truth) >= _UNLIKELY:
             mine = self._source.dataset, self._source.classifier, group
-            first = mine, self._source.places[position]
-            whose, place = self._seen.elsewhere.setdefault(digest.digest(), first)
+            at, file = self._source.places[position], self._source.files[position]
+            own = at, at.replace(file.name, f"{file.parent.name}/{file.name}")
+            whose, place = self._seen.elsewhere.setdefault(digest.digest(), (mine, own))
             if whose != mine:
-                self._again.append((position, place, whose[1]))
+                self._again.append((own, place, whose[1]))
         if self._room >= (work := label.size * n_classes):
             self._room -= work
             self._labels.setdefault(group, {})[position] = label.astype(np.uint16)
@@ -221,12 +224,13 @@ class Doubts:
         if not self._again:
             return
         own, others, whose = (dict.fromkeys(each) for each in zip(*self._again, strict=True))
-        classifier, places = self._source.classifier, self._source.places
+        classifier = self._source.classifier
+        is_long = bool({at for at, _ in own} & {at for at, _ in others})
+        named = [some([at[is_long] for at in each], 3) for each in (own, others)]
         of = "another cell or test set" if [*whose] == [classifier] else some([*whose], _SHOWN)
         self._warn(
-            f"{some([places[position] for position in own], _SHOWN)} of {classifier} "
-            f"{'holds' if len(own) == 1 else 'hold'} the same predictions as "
-            f"{some([*others], _SHOWN)} of {of}. Was a file given twice, or copied?"
+            f"{named[0]} of {classifier} {'holds' if len(own) == 1 else 'hold'} the same "
+            f"predictions as {named[1]} of {of}. Was a file given twice, or copied?"
         )
 
     def _tell_odd(self) -> None:

@@ -16,6 +16,8 @@ from manyseed.orchestrator.importing.archive import TABLES, read_frame
 from manyseed.orchestrator.importing.models import entry_names
 
 _SHOWN = 10  # columns in a message
+_OURS = ("scores", "logits", "prediction", "row_id", "run", "repeat", "fold")
+"""Names that say what is meant: no true classes."""
 _WHAT = {
     "truth": "the true classes",
     "y_true": "the true classes",
@@ -51,19 +53,12 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
         names = read_frame(file, ()).columns if is_table else entry_names(file)
     forms = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(form)) for form in known.values()]
     free = [name for name in names if not any(re.fullmatch(form, name) for form in forms)]
+    free = [name for name in free if name not in _OURS and names != [name]]
     rest = ",".join(f"{own}={shell_word(of)}" for own, of in known.items())
     for own in lacking:
         if own not in _WHAT:
             continue
         what = _WHAT[own]
-        if names:
-            yield f"of {some(names, _SHOWN)}, no name says that it holds {what}"
-        if free:
-            given = ",".join([f"{own}={shell_word(free[0])}", *[rest] * bool(rest)])
-            others = ", or so with another's name" * (len(free) > 1)
-            yield f"if {free[0]} does, say {option} {given}{others}"
-        elif rest:
-            yield f"the others seem to be {option} {rest}"
         if own in ("truth", "y_true"):
             ids = f" and {known['row_id']}" if "row_id" in known else ""
             how = f"y_true.csv, columns y_true{ids}" if is_table else "y_true.npy"
@@ -73,7 +68,15 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
                 f"beside {file.name} as {how}, one class for each test point{order}, and repeat "
                 "this command"
             )
-        elif not free:
+        if free or (names and own not in ("truth", "y_true")):
+            yield f"of {some(names, _SHOWN)}, no name says that it holds {what}"
+        if free:
+            given = ",".join([f"{own}={shell_word(free[0])}", *[rest] * bool(rest)])
+            others = ", or so with another's name" * (len(free) > 1)
+            yield f"if {free[0]} does, say {option} {given}{others}"
+        elif rest:
+            yield f"the others seem to be {option} {rest}"
+        if own not in ("truth", "y_true") and not free:
             yield f"save them in {file.name}, too, and repeat this command"
     if "run" in lacking:
         id_of = known.get("row_id", "row_id")

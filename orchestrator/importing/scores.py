@@ -382,8 +382,10 @@ def scores_of(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path:
     """Return the scores of one run's confidences; predictions must be the most probable class."""
 
     def refuse(run: int, point: int, why: str) -> NoReturn:
-        what = f"row_id {frame['row_id'][point]}: {why}"
-        raise UserError(what, file=path, key="confidence", remedy=_LABELS_ALONE)
+        what, is_spoilt = f"row_id {frame['row_id'][point]}: {why}", not np.isfinite(p).all()
+        raise (Spoilt if is_spoilt else UserError)(
+            what, file=path, key="confidence", remedy=_LABELS_ALONE
+        )
 
     p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
     result = predicted(p[None], refuse)

@@ -65,6 +65,7 @@ from manyseed.orchestrator.importing.telling import (
     are_rows_placed,
     require_same_order,
     require_told_apart,
+    tell_unread,
 )
 from manyseed.orchestrator.importing.truths import with_truth
 from manyseed.orchestrator.importing.unlike import (
@@ -73,6 +74,7 @@ from manyseed.orchestrator.importing.unlike import (
     require_no_folds,
     require_no_splits,
     rows_told,
+    unequal,
 )
 from manyseed.orchestrator.plans.ids import positions_of
 
@@ -104,21 +106,20 @@ def openml(
     class_names, has_confidences = _classes(paths, columns, values)
     is_known = {*class_names} == {*classes} or (not has_confidences and {*class_names} < {*classes})
     class_names = tuple(classes) if is_known else class_names
-    for own, theirs in columns:
-        if own.startswith(CONFIDENCE):
-            one = own.removeprefix(CONFIDENCE)
-            rest = next(name for name in class_names if name != one)
-            warn(
-                f"{paths[0].name}: {theirs} is read as the probability of class {quoted(one)}, and "
-                f"1 − {theirs} as that of {quoted(rest)}. If it is that of {quoted(rest)}: "
-                f"--columns {shlex.quote(f'{CONFIDENCE}{rest}={theirs}')}"
-            )
+    of_classes = [(own, theirs) for own, theirs in columns if own.startswith(CONFIDENCE)]
+    for own, theirs in of_classes if len(of_classes) == 1 else ():
+        one = own.removeprefix(CONFIDENCE)
+        rest = next(name for name in class_names if name != one)
+        warn(
+            f"{paths[0].name}: {theirs} is read as the probability of class {quoted(one)}, and "
+            f"1 − {theirs} as that of {quoted(rest)}. If it is that of {quoted(rest)}: "
+            f"--columns {shlex.quote(f'{CONFIDENCE}{rest}={theirs}')}"
+        )
     if columns:
         frame = _part(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
         if unread := [name for name in frame.columns if name not in used]:
-            of, were = ("columns", "were") if len(unread) > 1 else ("column", "was")
-            warn(f"{paths[0].name}: {of} {', '.join(unread)} {were} not read.")
+            tell_unread(frame, unread, columns, class_names, paths[0])
         if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
             for path, said in zip(paths[1:], values[1:], strict=True):
                 other = _part(path, columns, said)
@@ -177,11 +178,7 @@ def openml(
         )
     sizes = {frame.height for frame in test_sets.values()}
     if len(sizes) > 1:
-        raise UserError(
-            f"test sets have {min(sizes):,} to {max(sizes):,} points; all must have equally many",
-            file=paths[0],
-            key="repeat",
-        )
+        raise unequal(sizes, paths[0])
     table = pl.concat(keys, how="diagonal")
     order = sorted(first)
     table = table.with_columns(

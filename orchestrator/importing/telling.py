@@ -10,8 +10,11 @@ from typing import NoReturn
 import numpy as np
 import polars as pl
 
-from manyseed.orchestrator.errors import Unread, UserError
+from manyseed.analysis.counts import some
+from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.errors import Unread, UserError, shell_word
 from manyseed.orchestrator.importing.archive import read_by
+from manyseed.orchestrator.importing.classes import CONFIDENCE
 from manyseed.orchestrator.importing.mapping import Columns, is_id, is_named, numbers_in, row_id_of
 
 
@@ -76,6 +79,43 @@ def require_told_apart(
             refuse(name, _SHUFFLED, {"row_id": name})
 
 
+def tell_unread(
+    frame: pl.DataFrame,
+    unread: Sequence[str],
+    columns: Columns,
+    class_names: Sequence[str],
+    file: Path,
+) -> None:
+    """Say which columns are not read, and how numbered ones are that seem to be probabilities."""
+    of, were = ("columns", "were") if len(unread) > 1 else ("column", "was")
+    said = f"{file.name}: {of} {', '.join(unread)} {were} not read."
+    given = dict(columns)
+    prediction = given.get("prediction", "prediction")
+    numbered = [
+        (found[1], int(found[2]), name)
+        for name in unread
+        if frame[name].dtype.is_float() and (found := _NUMBERED.fullmatch(name))
+    ]
+    for start in dict.fromkeys(each[0] for each in numbered):
+        places = sorted((number, name) for of, number, name in numbered if of == start)
+        names = [name for _, name in places]
+        if len(names) != len(class_names) or prediction not in frame.columns:
+            continue
+        best = np.array(class_names)[frame.select(names).to_numpy().argmax(axis=1)]
+        is_sum = ((frame.select(names).sum_horizontal() - 1).abs() < _OFF).all()
+        if is_sum and pl.Series(best).equals(frame[prediction].cast(pl.String), check_names=False):
+            pairs = dict(zip((f"{CONFIDENCE}{name}" for name in class_names), names, strict=True))
+            words = ",".join(f"{own}={shell_word(of)}" for own, of in {**given, **pairs}.items())
+            said += (
+                f" They seem to be the probabilities of {some(class_names, _SHOWN)}, in this "
+                f"order; to read them: --columns {words}"
+            )
+    warn(said)
+
+
+_NUMBERED = re.compile(r"(.*?)([0-9]+)")
+_OFF = 0.01  # of a sum of probabilities
+_SHOWN = 10  # classes in a message
 _EPOCH = re.compile(r"(.*[\W_])?(epochs?|steps?|iter(ation)?s?|checkpoints?|ckpt)", re.IGNORECASE)
 _SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
 

@@ -232,9 +232,7 @@ def stacked(entries: Sequence[Entries], repeats: Sequence[Any]) -> list[Entries]
             continue
         sizes = {one.n_samples for _, one in own}
         if len(sizes) > 1:
-            what = f"test sets have {min(sizes):,} to {max(sizes):,} points"
-            remedy = f"all must have equally many; or {JOINED}"
-            raise UserError(what, file=own[0][1].file, key="repeat", remedy=remedy)
+            raise unequal(sizes, own[0][1].file)
         order = sorted(first)
         sets = [first[repeat] for repeat in order]
         y_true = [np.array(one.class_names)[_true(one)] for one in sets]
@@ -281,6 +279,17 @@ JOINED = "put the folds of each run into one table, with columns fold and row_id
 """How folds become one test set."""
 
 
+def unequal(sizes: Collection[int], file: Path) -> UserError:
+    """Return the error for test sets of one data set that are not equally large."""
+    return UserError(
+        f"test sets have {min(sizes):,} to {max(sizes):,} points; all must have equally many",
+        file=file,
+        key="repeat",
+        remedy="make each a data set of its own: --name with {dataset} in the place of {repeat}\n  "
+        f"or, if they are folds, {JOINED}",
+    )
+
+
 def require_no_folds(paths: Sequence[Path], rows: str, sizes: Collection[int]) -> None:
     """Refuse files of a fold each: these are test sets of their own, if they are equally large."""
     name = form_of_folds(paths)
@@ -307,40 +316,56 @@ def form_of_splits(paths: Sequence[Path]) -> str:
     return name.replace("{run}", "{repeat}") if is_plain and len(paths) > 1 else ""
 
 
+def _own_datasets(form: str, sizes: Collection[int]) -> Mapping[str, Any]:
+    """Return what `Unread` says of files that are test sets of other sizes, by their pattern."""
+    name = re.sub(r"[^/]*\{repeat\}(?=[./])", "{dataset}", form).replace("{repeat}", "{dataset}")
+    return {
+        "options": {"name": name},
+        "before": f"if each seed splits the data itself, test sets have {min(sizes):,} to "
+        f"{max(sizes):,} points, and each is a data set of its own: ",
+        "after": "\n  all test sets of one data set must have equally many points",
+    }
+
+
 def require_no_splits_of_arrays(sources: Sequence[PredictionFile], error: UserError) -> None:
     """Refuse arrays of a seed each that were split by it: no two have the same true classes.
 
     `error`: what else is said of them.
     """
-    files = [one.file for one in sources]
-    name = form_of_splits(files)
-    if not name or len({one.y_true.shape for one in sources}) > 1:
+    name = form_of_splits([one.file for one in sources])
+    sizes = [one.y_true.shape[1] for one in sources]
+    is_equal = len({*sizes}) == 1
+    if not name or {len(one.y_true) for one in sources} != {len(sources[0].y_true)}:
+        return
+    if not is_equal and (len(sources) < _FEWEST or 2 * len({*sizes}) <= len(sizes)):
         return
     for at, one in enumerate(sources):
         for other in sources[:at]:
-            if np.mean(one.y_true != other.y_true) < _FEWEST_OTHERS:
+            n = min(one.y_true.shape[1], other.y_true.shape[1])
+            if np.mean(one.y_true[:, :n] != other.y_true[:, :n]) < _FEWEST_OTHERS:
                 return
-    raise Unread(
-        error.message,
-        file=error.file,
-        key=error.key,
-        options={"name": name},
-        before="if each seed splits the data itself, each file is a test set: ",
-        after=f"{_ONE_RUN_EACH}\n  else {error.remedy}",
-    )
+    said: Mapping[str, Any] = {
+        "options": {"name": name},
+        "before": "if each seed splits the data itself, each file is a test set: ",
+        "after": _ONE_RUN_EACH,
+    }
+    said = said if is_equal else _own_datasets(name, sizes)
+    said = {**said, "after": f"{said['after']}\n  else {error.remedy}"}
+    raise Unread(error.message, file=error.file, key=error.key, **said)
 
 
+_FEWEST = 3  # files of which some may be cut off
 _FEWEST_OTHERS = 0.05  # share of points whose true class is another one in other test sets
 
 
 def require_no_splits(paths: Sequence[Path], columns: Columns, what: str) -> None:
     """Refuse tables of a seed each that were split by it: each has rows of its own.
 
-    They must be equally large for the command that is proposed to work. `what`: what is said.
+    If they are not equally large, each is a data set of its own. `what`: what is said.
     """
     frames = [read_frame(path) for path in paths]
-    form = form_of_splits(paths)
-    if not form or len({len(frame) for frame in frames}) > 1:
+    form, sizes = form_of_splits(paths), [len(frame) for frame in frames]
+    if not form:
         return
     given, (one, other) = dict(columns), frames[:2]
     row_id = given.get("row_id", "row_id")
@@ -355,14 +380,19 @@ def require_no_splits(paths: Sequence[Path], columns: Columns, what: str) -> Non
         return
     best = min(ids, key=lambda name: not is_named(name, "row_id"))
     added = {} if row_id in one.columns else {"row_id": best}
-    raise Unread(
-        what,
-        file=paths[1],
-        key="row_id",
-        options={"name": form, **({"columns": {**given, **added}} if given or added else {})},
-        before="if each seed splits the data itself, each file is a test set: ",
-        after=_ONE_RUN_EACH,
-    )
+    said: Mapping[str, Any] = {
+        "options": {"name": form},
+        "before": "if each seed splits the data itself, each file is a test set: ",
+        "after": _ONE_RUN_EACH,
+    }
+    if len({*sizes}) > 1:
+        rows = [frozenset(frame[best].to_list()) for frame in frames]
+        if any(a <= b or b <= a for at, a in enumerate(rows) for b in rows[:at][:_FEWEST]):
+            return  # some are cut off
+        said = _own_datasets(form, sizes)
+    read = {"columns": {**given, **added}} if given or added else {}
+    said = {**said, "options": {**said["options"], **read}}
+    raise Unread(what, file=paths[1], key="row_id", **said)
 
 
 def _names_rows(frame: pl.DataFrame, name: str) -> bool:

@@ -353,3 +353,16 @@ def test_what_is_proposed_reads_no_column_twice(
     pl.DataFrame(columns).write_csv("a.csv")
     code, said = inside("import", "a.csv", "--out", "s", "--columns", given)
     assert (code, f"--columns {told}" in said, "NAME" in said) == (2, True, False), said
+
+
+def test_copies_of_one_name_are_told_with_their_folders(lab: Path) -> None:
+    for model in "AB":
+        Path("tree", model).mkdir(parents=True)
+        for seed in range(5):
+            np.savez(f"tree/{model}/seed_{seed}.npz", labels=labels(seed), y_true=Y)
+    given = ("tree", "--name", "{classifier}/seed_{run}.npz", "--out", "s")
+    code, said = inside("import", *given)
+    said = " ".join(said.split())
+    assert code == 0, said
+    assert "B/seed_0.npz, B/seed_1.npz, B/seed_2.npz and 2 more of B hold the same" in said
+    assert "predictions as A/seed_0.npz, A/seed_1.npz, A/seed_2.npz and 2 more of A" in said

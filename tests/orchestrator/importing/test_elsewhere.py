@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed import Sweep
 from tests.orchestrator.conftest import inside
 from tests.orchestrator.importing.test_models import SAMPLES, accuracies, followed
 
@@ -309,3 +310,52 @@ def test_no_form_is_proposed_that_leaves_out_files_of_its_kind() -> None:
     said = refused("lab")
     assert "--name what their paths" in said
     assert "manyseed import" not in said
+
+
+@pytest.mark.parametrize("name", ["predictions_{}_abc.table.json", "seed{}.json"])
+def test_tables_with_their_columns_apart_come_with_a_command(name: str) -> None:
+    """As Weights & Biases and pandas write them."""
+    Path("lab").mkdir()
+    for number, wrong in enumerate((5, 9)):
+        frame = table(wrong, number)
+        held = {"columns": frame.columns, "data": [list(row) for row in frame.rows()]}
+        Path("lab", name.format(number)).write_text(json.dumps(held))
+    said = refused("lab")
+    (line,) = re.findall(r"python -c .*", said)
+    exec(shlex.split(line)[2], {})
+    assert accuracies(followed("lab")) == {"imported": pytest.approx(right(5, 9))}
+
+
+@pytest.mark.parametrize("suffix", [".joblib", ".xlsx", ".feather"])
+def test_other_formats_come_with_a_command(suffix: str) -> None:
+    Path("lab").mkdir()
+    for number, wrong in enumerate((5, 9)):
+        frame, file = table(wrong, number), Path(f"lab/seed{number}{suffix}")
+        if suffix == ".joblib":
+            held = {name: frame[name].to_numpy().astype(str) for name in frame.columns}
+            pytest.importorskip("joblib").dump(held, file)
+        elif suffix == ".feather":
+            frame.write_ipc(file)
+        else:
+            pytest.importorskip("openpyxl")
+            pytest.importorskip("pandas").DataFrame(frame.to_dict()).to_excel(file, index=False)
+    said = refused("lab")
+    (line,) = re.findall(r"python -c .*", said)
+    exec(shlex.split(line)[2], {})
+    assert accuracies(followed("lab")) == {"imported": pytest.approx(right(5, 9))}
+
+
+def test_lists_of_probabilities_come_with_the_option_that_reads_them() -> None:
+    rng = np.random.default_rng(0)
+    for number in range(2):
+        p = rng.dirichlet(np.ones(3), SAMPLES)
+        rows = zip(NAMES[TRUE], NAMES[p.argmax(axis=1)], p.tolist(), strict=True)
+        lines = [json.dumps({"label": t, "prediction": y, "probs": q}) for t, y, q in rows]
+        written(f"lab/seed{number}.jsonl", pl.DataFrame())
+        Path(f"lab/seed{number}.jsonl").write_text("\n".join(lines) + "\n")
+    code, said = inside("import", "lab", "--out", "a", "--columns", "truth=label")
+    (columns,) = re.findall(r"to read them: --columns (\S+)", " ".join(said.split()))
+    code, said = inside("import", "lab", "--out", "b", "--columns", columns)
+    assert (code, "were not read" in said, "is read as" in said) == (0, False, False), said
+    pair = [Sweep(Path(name)).analyze()["runs"]["log_likelihood"].null_count() for name in "ab"]
+    assert pair == [2, 0]

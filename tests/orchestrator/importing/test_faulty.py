@@ -16,7 +16,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.store.testsets import truth
-from tests.orchestrator.conftest import command
+from tests.orchestrator.conftest import command, inside
 
 RUNS, SAMPLES, CLASSES = 4, 60, 4
 RNG = np.random.default_rng(0)
@@ -315,3 +315,21 @@ def test_batches_of_tensors_are_joined(tmp_path: Path, kind: str, size: int) -> 
 def test_tensors_of_a_run_each_are_runs(tmp_path: Path) -> None:
     torch.save({"scores": [*torch.tensor(SCORES)], "y_true": torch.tensor(Y)}, tmp_path / "a.pt")
     assert imported(tmp_path, tmp_path / "a.pt")[1] == LABELS.astype(str).tolist()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_file_of_probabilities_that_are_not_finite_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    y = np.arange(40) % 3
+    for seed in range(4):
+        p = np.random.default_rng(seed).dirichlet(np.ones(3), len(y))
+        p[5] = bad if seed == 2 else p[5]
+        np.savez(f"runs/seed{seed}.npz", probs=p, targets=y)
+    given = ("--key", "scores=probs,y_true=targets", "--probabilities")
+    code, said = inside("import", "runs", "--out", "s", *given)
+    assert (code, "not finite in 1 of 40 points" in said) == (2, True), said
+    (line,) = re.findall(r"to leave it out: manyseed import (.*)", said)
+    assert inside("import", *shlex.split(line))[0] == 0

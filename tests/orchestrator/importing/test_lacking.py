@@ -70,7 +70,6 @@ def test_folds_without_ids_are_told_apart_by_their_place(ids: bool) -> None:
 def test_folds_drawn_anew_need_ids() -> None:
     folds(drawn_anew=True).write_csv("cv.csv")
     code, said = inside("import", "cv.csv", "--out", "s")
-    code, said = inside(*proposed(said))
     assert (code, "NAME" in said, "row_id that names its test point" in said) == (2, False, True)
     folds(drawn_anew=True, truth=np.sort(Y)).write_csv("sorted.csv")  # true classes would agree
     code, said = inside("import", "sorted.csv", "--out", "t")
@@ -116,3 +115,21 @@ def test_runs_without_numbers_are_numbered_by_what_is_said() -> None:
     table.with_columns(run=pl.int_range(pl.len()).over("img")).write_csv("long.csv")
     code, said = inside("import", "long.csv", "--out", "s")
     assert inside(*proposed(said))[0] == 0
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("suffix", [".pt", ".npz", ".csv"])
+def test_predictions_alone_are_not_asked_whether_they_are_the_truth(suffix: str) -> None:
+    Path("lab").mkdir()
+    scores = np.eye(3)[labels(0)] + np.random.default_rng(0).normal(0, 0.1, (N, 3))
+    if suffix == ".pt":
+        torch = pytest.importorskip("torch")
+        torch.save(torch.tensor(scores), "lab/seed0.pt")
+    elif suffix == ".npz":
+        np.savez("lab/seed0.npz", scores=scores)
+    else:
+        pl.DataFrame({"prediction": labels(0)}).write_csv("lab/seed0.csv")
+    code, said = inside("import", "lab", "--out", "s")
+    assert (code, "name it with --truth" in said) == (2, True), said
+    assert "no name says" not in said
+    assert " does, say" not in said

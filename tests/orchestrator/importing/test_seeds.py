@@ -136,6 +136,45 @@ def split_by(seed: int) -> pl.DataFrame:
     return pl.DataFrame({"customer": ids, "label": names[true], "pred": names[guess]})
 
 
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+@pytest.mark.parametrize("options", [[], ["--columns", "truth=label,prediction=pred"]])
+def test_splits_of_other_sizes_are_data_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mlp").mkdir()
+    for seed in range(4):
+        table = split_by(seed)[seed:]
+        if kind == "csv":
+            table.write_csv(f"mlp/seed{seed}.csv")
+        else:
+            labels, true = (table[name].to_numpy().astype(str) for name in ("pred", "label"))
+            np.savez(f"mlp/seed{seed}.npz", labels=labels, y_true=true)
+    options = options if kind == "csv" else []
+    refused = command("import", "mlp", "--out", "a", *options)
+    assert refused.returncode == 2
+    assert "test sets have 27 to 30 points" in refused.output
+    words = proposed(refused.output)
+    assert f"{{dataset}}.{kind}" in words
+    done = command(*words)
+    assert "4 runs" in done.output, done.output
+    assert set(Sweep("a").analyze()["runs"]["dataset"]) == {f"seed{seed}" for seed in range(4)}
+    words[words.index(f"{{dataset}}.{kind}")] = f"seed{{repeat}}.{kind}"
+    words[words.index("a")] = "b"
+    refused = command(*words)
+    assert "test sets have 27 to 30 points; all must have equally many" in refused.output
+    assert "--name with {dataset}" in refused.output
+
+
+def test_tables_that_are_cut_off_are_no_data_sets(tmp_path: Path) -> None:
+    for seed in range(4):
+        ids = np.arange(SAMPLES)
+        table = pl.DataFrame({"row_id": ids, "truth": Y, "prediction": predicted(seed)})
+        table[: SAMPLES - seed].write_csv(tmp_path / f"seed{seed}.csv")
+    refused = command("import", tmp_path, "--out", tmp_path / "a")
+    assert (refused.returncode, "{dataset}" in refused.output) == (2, False), refused.output
+
+
 @pytest.mark.parametrize("columns", [[], ["--columns", "truth=label,prediction=pred"]])
 def test_splits_by_the_seed_are_test_sets(tmp_path: Path, columns: list[str]) -> None:
     (tmp_path / "mlp").mkdir()

@@ -166,7 +166,21 @@ def in_format(
     notes = [*remarks, *told, *notes]
     if name == MARKDOWN:
         return _markdown(columns, rows, notes, best, paper).encode()
+    notes = [*filter(None, map(_without_advice, notes))]
     return in_latex(columns, rows, notes, best, (paper.caption, paper.label)).encode()
+
+
+def _without_advice(note: str) -> str:
+    """Return a note without what it tells the author to do, which is no part of a paper."""
+    kept = [one for one in re.split(r"(?<=\.) (?=\S)", note) if not _COMMAND.search(one)]
+    return re.sub(_ADVICE, "", " ".join(kept))
+
+
+_COMMAND = re.compile(r"`?manyseed [a-z]|^Do not |^Choose ")
+_ADVICE = re.compile(
+    r"; more repeats (narrow|allow)[^.]*|: of [\d,]+, about [\d.e+-]+ are expected to miss"
+    r"|: see compare"
+)
 
 
 def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
@@ -197,7 +211,7 @@ def _in_words(columns: Sequence[str], rows: Rows) -> tuple[list[str], list[list[
 
     named = [name in ("metric", "axis") for name in columns]
     short = [_without_sources([row[at] for row in rows]) for at in range(len(columns))]
-    return [labelled(name) for name in columns], [
+    return [name.upper() if name in _SIDES[1] else labelled(name) for name in columns], [
         [
             labelled(cell) if is_name and isinstance(cell, str) else of.get(cell, cell)
             for cell, is_name, of in zip(row, named, short, strict=True)

@@ -12,6 +12,7 @@ from manyseed.orchestrator.errors import command
 _KEYS = ("runs", "repeats", "seed", "epochs", "vary", "test", "train_fraction")
 _WIDTHS = ("within", "precision", "tolerance", "width", "half_width", "ci", "margin")
 _ASK = ("answers", "query", "plot", "report", "analyze")
+_OF_METRIC = "query DIR -t runs --by dataset,classifier --columns balanced_accuracy --agg mean,sd"
 _COLUMNS = ("dataset", "classifier", "vary", "train_fraction", "epoch")
 
 
@@ -74,7 +75,8 @@ def _instead(ctx: Any, option: str) -> str:
         if option in params and _takes(verb, name)
     ]
     having.sort(key=lambda verb: not verb.startswith(f"{ctx.info_name} DIR"))
-    return f"; {some(having, 4)} {'has' if len(having) == 1 else 'have'} it" if having else ""
+    told = f"; {some(having, 4)} {'has' if len(having) == 1 else 'have'} it" if having else ""
+    return f"{told}; between seeds: manyseed {_OF_METRIC}" if name == "metric" else told
 
 
 def _takes(verb: str, option: str) -> bool:

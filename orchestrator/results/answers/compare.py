@@ -38,8 +38,9 @@ from manyseed.orchestrator.results.answers.comparison import (
     Compared,
     alike_in,
     all_together,
+    alone,
     by_test_set,
-    holds_together,
+    families,
     in_paper,
     in_words,
     is_alone,
@@ -122,10 +123,14 @@ def compare_cells(
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     higher = False if lower else first.higher_is_better(metric)
-    compared = [
-        compare_pair(first, second, *pair, metric, higher=higher, confidence=confidence)
-        for pair in pairs
-    ]
+
+    def at(sure: float, chosen: Sequence[Pair]) -> list[Compared]:
+        return [
+            compare_pair(first, second, *pair, metric, higher=higher, confidence=sure)
+            for pair in chosen
+        ]
+
+    compared = at(confidence, pairs)
     if not any(one.result for one in compared):
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
@@ -135,13 +140,14 @@ def compare_cells(
     number = compared[0].pairs if len(compared) == 1 else number
     if number < 2:
         return compared
-    sure = 1 - (1 - confidence) / number
-    again = [
-        compare_pair(first, second, *pair, metric, higher=higher, confidence=sure) for pair in pairs
-    ]
-    return [
-        replace(one, together=judged(other)) for one, other in zip(compared, again, strict=True)
-    ]
+    again = at(1 - (1 - confidence) / number, pairs)
+    found = [replace(one, together=judged(o)) for one, o in zip(compared, again, strict=True)]
+    for places in families(found):
+        if 1 < len(places) < number:
+            like = at(1 - (1 - confidence) / len(places), [pairs[place] for place in places])
+            for place, one in zip(places, like, strict=True):
+                found[place] = replace(found[place], among_like=judged(one))
+    return found
 
 
 def _pairs_like(one: Compared, sweep: AnalysedSweep) -> int:
@@ -312,7 +318,7 @@ def reply(
     first = ""
     if n == 1 and shown[0].result:
         first = verdict(shown[0], *told_apart(shown[0]))
-        first += f" ({100 * confidence:g} %, over {_over(shown)}).\n{_alone(shown[0])}"
+        first += f" ({100 * confidence:g} %, over {_over(shown)}).\n{alone(shown[0])}"
     answers = [
         Answer(
             f"{first}A: {sides['a']}\nB: {sides['b']}",
@@ -355,6 +361,7 @@ def reply(
             [in_paper(one, several=n > 1) for one in shown],
             [
                 *(f"verdict: the {said} side." for said in ways),
+                "Differences: A - B.",
                 *filter(None, (re.sub(r"^P: [^.]*\. ?", "", line) for line in below)),
             ],
         ),
@@ -406,15 +413,6 @@ def _over(shown: Sequence[Compared]) -> str:
     if is_new == {True, False}:
         return "seeds and new test sets, or seeds on these where that is not told"
     return "seeds, on these test sets" if is_new == {False} else "seeds and new test sets"
-
-
-def _alone(one: Compared) -> str:
-    """Say whether a verdict is of one pair alone out of several; nothing where none is told."""
-    if one.pairs < 2 or not told(one, judged(one)):
-        return ""
-    if holds_together(one):
-        return f"It holds for all {one.pairs:,} such pairs together, too.\n"
-    return f"It holds for this pair alone, not for all {one.pairs:,} such pairs together.\n"
 
 
 def further_ones(number: int) -> str:

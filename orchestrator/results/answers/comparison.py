@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted, fixed, signed
+from manyseed.analysis.counts import counted, fixed, signed, some
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import (
@@ -88,6 +88,8 @@ class Compared:
     together : tuple of float or None
         The interval that verdicts rest on, so wide that the confidence is that of all comparisons,
         or of all `pairs`, together (Bonferroni); None for a single one.
+    among_like : tuple of float or None
+        Likewise for all comparisons that agree in `same`, such as those on one dataset.
     """
 
     a: OneCell
@@ -103,6 +105,7 @@ class Compared:
     reason: str = ""
     pairs: int = 1
     together: tuple[float, float] | None = None
+    among_like: tuple[float, float] | None = None
 
 
 def words(found: Compared) -> Iterator[str]:
@@ -256,6 +259,15 @@ def is_alone(one: Compared) -> bool:
     return bool(told(one, judged(one))) and not holds_together(one)
 
 
+def alone(one: Compared) -> str:
+    """Say whether a verdict is of one pair alone out of several; nothing where none is told."""
+    if one.pairs < 2 or not told(one, judged(one)):
+        return ""
+    if holds_together(one):
+        return f"It holds for all {one.pairs:,} such pairs together, too.\n"
+    return f"It holds for this pair alone, not for all {one.pairs:,} such pairs together.\n"
+
+
 def all_together(comparisons: Sequence[Compared]) -> str:
     """Say how many verdicts hold for all comparisons together; nothing where none is told."""
     verdicts = [one for one in comparisons if told(one, judged(one))]
@@ -269,11 +281,41 @@ def all_together(comparisons: Sequence[Compared]) -> str:
         if sure == CONFIDENCE
         else f" at {100 * sure:g} %, each at {100 - 100 * (1 - sure) / n:.4g} %"
     )
+    of_each = "".join(_by_family(comparisons, n))
     if not held:
-        return f" For all {n:,} together{at}, none is told (Bonferroni's correction)."
+        alone = "; alone: only by itself"
+        return (
+            f" For all {n:,} together{at}, none is told (Bonferroni's correction){alone}.{of_each}"
+        )
     hold = f"{held:,} of {counted(m, 'verdict')} {'holds' if held == 1 else 'hold'}"
     others = "; alone: only by itself; not told of all together" if 0 < held < m else ""
-    return f" For all {n:,} together{at}, {hold}{others}."
+    return f" For all {n:,} together{at}, {hold}{others}.{of_each}"
+
+
+def families(comparisons: Sequence[Compared]) -> list[list[int]]:
+    """Return the places of comparisons that agree in all that their two sides have in common."""
+    found: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+    for place, one in enumerate(comparisons):
+        if one.result is not None:
+            found.setdefault(tuple(one.same.items()), []).append(place)
+    return [*found.values()]
+
+
+def _by_family(comparisons: Sequence[Compared], n: int) -> Iterator[str]:
+    """Say of families of some of the n which verdicts hold for all of one, but not for all n."""
+    for places in families(comparisons):
+        own = [comparisons[place] for place in places]
+        held = [
+            verdict(one, *told_apart(one))
+            for one in own
+            if is_alone(one) and told(one, one.among_like) == told(one, judged(one))
+        ]
+        if held and 1 < len(own) < n:
+            name = ", ".join([str(own[0].same.get("dataset", "")), *alike_in(own[0])])
+            yield f" For the {len(own):,} pairs of {name} together: {some(held, _LISTED)}."
+
+
+_LISTED = 3
 
 
 def told_apart(one: Compared) -> tuple[str, str]:

@@ -155,7 +155,11 @@ def _with_variant(question: Question, option: str, paths: SweepPaths, name: str,
     told = (
         f"such as: {command(question.name, paths.directory, *first, flag(name), *map(str, given))}"
     )
-    return f"{told}\n  valid there: {', '.join(allowed)}" if allowed else told
+    told += f"\n  valid with {flag(option)}: {', '.join(allowed)}" if allowed else ""
+    if name == "metric" and allowed and value not in allowed:
+        shown = ("-t", "runs", "--by", "dataset,classifier", "--columns", value, "--agg", "mean,sd")
+        told += f"\n  how it varies between seeds: {command('query', paths.directory, *shown)}"
+    return told
 
 
 def _subject(sweep: AskedSweep, subject: str) -> Any:

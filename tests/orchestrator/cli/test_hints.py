@@ -59,6 +59,7 @@ def test_a_directory_that_comes_second_is_put_first(
         ("compare DIR --sort accuracy", "query has it"),
         ("compare DIR --metrics accuracy", "Possible options: --metric"),
         ("answers DIR --metric accuracy", "--metric; answers DIR until, answers DIR compare"),
+        ("variance DIR --metric ece", "; between seeds: manyseed query DIR -t runs --by dataset"),
         ("status DIR --nothing", "No such option: --nothing"),
     ],
 )

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from manyseed.orchestrator.cli.escaping import in_latex
@@ -79,3 +80,21 @@ def test_compare_and_answers_fit(quick_analysed) -> None:  # type: ignore[no-unt
         line = [verb[0], quick_analysed.directory, *verb[1:], "--format", "latex"]
         code, text = inside(*line)
         assert (code, "% wide" in text) == (0, False), text
+
+
+def test_advice_is_no_part_of_a_paper() -> None:
+    notes = [
+        "3 test sets are too few for intervals; more repeats narrow them, such as repeats = 5.",
+        "Each interval by itself holds at 95 %: of 6, about 0.3 are expected to miss. For all of "
+        "them together at 95 %, each takes 99.17 % (Bonferroni).",
+        "Do not choose runs by ece: it is small by chance. Choose by brier.",
+        "manyseed analyze DIR --holdout 0.5 ranks them.",
+    ]
+    frame = pl.DataFrame({"a": ["x"], "b": ["y"], "verdict": ["x"]})
+    text = in_format(frame, "latex", {}, notes).decode()
+    assert "A & B & verdict" in text
+    assert "3 test sets are too few for intervals.\n" in text
+    assert "holds at 95 \\%. For all of them" in text
+    for advice in ("repeats = 5", "expected to miss", "choose", "Choose", "manyseed", "narrow"):
+        assert advice not in text
+    assert "repeats = 5" in in_format(frame, "markdown", {}, notes).decode()

@@ -26,6 +26,7 @@ from manyseed.orchestrator.results.answers import compare, comparison, sides
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
     Units,
+    judged,
     on_shared,
     words,
 )
@@ -535,6 +536,48 @@ def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
     assert {*told} == {"xgb better", "lr-sgd better", "not told"}
     assert "+0.0100 to +0.0200" in told["xgb better"]
     assert ece.below[1] == "P: that the first of a pair is better; lower is better."
+
+
+def test_verdicts_hold_for_the_pairs_of_a_dataset_as_answers_say(sweeps: dict[str, Sweep]) -> None:
+    """The text of a paper said that one is better, and the table that none of all is told."""
+    (first, *_) = sweeps["one"].compare()
+    plain = {**first.same, "perturb_continuous": "none", "train_fraction": 1.0}
+    family = {**plain, "dataset": "breast"}, {**plain, "dataset": "wine"}
+    better = replace(first.result, sets=(0.01, 0.02))
+    found = [
+        replace(first, same=same, result=better, together=(-0.01, 0.04), among_like=(low, 0.03))
+        for same, low in zip(family, (0.001, -0.01), strict=True)
+        for _ in range(2)
+    ]
+    (told, *_) = compare.reply(found).below
+    assert "none is told (Bonferroni's correction); alone: only by itself." in told
+    assert told.endswith(" For the 2 pairs of breast together: lr-sgd > xgb, lr-sgd > xgb.")
+    assert "together" not in compare.reply(found[:1]).below[0]
+
+
+FAMILIES = """
+name = "families"
+seed = 1
+repeats = 3
+runs = 1
+[[grid]]
+dataset = ["sklearn:iris", "sklearn:wine"]
+classifier = ["lr-sgd", "xgb", "mlp"]
+[classifier.mlp]
+epochs = 1
+"""
+
+
+def test_pairs_of_a_dataset_are_judged_together_too(tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "f.toml", FAMILIES), tmp_path / "f")
+    sweep.analyze(OPTIONS, workers=1)
+    found = sweep.compare()
+    assert len(found) == 6
+    surer = sweep.compare(confidence=1 - 0.05 / 3)
+    assert [one.among_like for one in found] == [judged(one) for one in surer]
+    of_one = sweep.compare(where="dataset = 'sklearn:iris'")
+    assert [one.together for one in of_one] == [one.among_like for one in found[:3]]
+    assert all(one.among_like is None for one in of_one)
 
 
 _LIMITS = ((0.01, 0.02), (-0.02, -0.001), (-0.002, 0.003), (-0.01, 0.02))

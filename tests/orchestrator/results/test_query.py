@@ -436,7 +436,7 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
     assert lines[-5:] == [
         r"\par\smallskip",
         r"{\footnotesize\raggedright",
-        "Bold: only the best number of each dataset, not what is told to be better: see compare.",
+        "Bold: only the best number of each dataset, not what is told to be better.",
         r"\par}",
         r"\end{table}",
     ]

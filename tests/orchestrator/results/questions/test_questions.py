@@ -387,7 +387,9 @@ def test_wrong_questions_and_options_are_refused(sweep: Sweep) -> None:
     for metric in ("ece", "alpha_hat"):
         code, said = inside("howmany", sweep.directory, "--metric", metric)
         assert code == 2
-        assert "valid there: accuracy, alpha_hat, alpha_hat_mean" in said
+        assert "valid with --until: accuracy, alpha_hat, alpha_hat_mean" in said
+        by = "--by dataset,classifier --columns ece --agg mean,sd"
+        assert (by in said) == (metric == "ece")
         assert f"--until 0.002 --metric {metric.replace('ece', 'accuracy')}" in said
 
 

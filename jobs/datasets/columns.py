@@ -440,7 +440,7 @@ def classes_of(
         if all(map(is_number, names)):
             reason += (
                 ". Is it a number to predict rather than a class? There is no regression here: "
-                "cut the numbers into classes (manyseed docs regression)"
+                "cut the numbers into classes first, such as with pandas.cut or pandas.qcut"
             )
         raise Refused("target", target.name, reason)
     if not n_missing:

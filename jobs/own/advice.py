@@ -47,9 +47,8 @@ def _of_lists(own: Own) -> str:
     for name, value in own.params.items():
         if isinstance(value, list) and len(value) > 1 and {*map(type, value)} <= {int, float, str}:
             return (
-                f"\n  {name} is the whole list; to try its values one by one: "
-                f"grid = {{ {name} = {json.dumps(value)} }} in its table instead, and "
-                'hparams = ["grid"] under [[grid]]'
+                f"\n  {name} is the whole list; values to try one by one are an hparam grid of "
+                f"this classifier: grid = {{ {name} = {json.dumps(value)} }}"
             )
     return ""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from typing import Any
 
 from manyseed.analysis.counts import some
@@ -37,9 +39,16 @@ def asking_told(words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of click, or of typer's own copy of it
-        if (message := getattr(error, "message", None)) and (how := _asked(*words[:2])):
-            error.message = f"{message.partition(' Did you mean')[0]} Ask: {how}"  # type: ignore[attr-defined]
+        message, _, near = (getattr(error, "message", None) or "").partition(" Did you mean")
+        is_slip = any(_is_slip(words[0], verb) for verb in re.findall(r"'(\w+)'", near))
+        if message and not is_slip and (how := _asked(*words[:2])):
+            error.message = f"{message} Ask: {how}"  # type: ignore[attr-defined]
         raise
+
+
+def _is_slip(word: str, verb: str) -> bool:
+    """Return whether a word is a verb with a slip: nothing is then imported to see what else."""
+    return abs(len(word) - len(verb)) < 2 and SequenceMatcher(None, word, verb).ratio() > 0.8
 
 
 def _asked(verb: str, directory: str = "DIR") -> str:

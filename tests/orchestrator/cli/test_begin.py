@@ -256,7 +256,7 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("which classifier is better", "recipes#is-a-better-than-b-or-was-it-the-seed"),
         ("compare two models", "recipes#is-a-better-than-b-or-was-it-the-seed"),
         ("hyperparameter tuning", "sweep-file#tune"),
-        ("how long will it take", "sweep-file#what-plan-reports"),
+        ("how long will it take", "faq#how-long-it-takes"),
         ("kill a job", "cluster#every-sweep"),
         ("offline", "datasets#fetching"),
         ("wandb", "import#folders-that-name-what-is-in-them-and-maps"),

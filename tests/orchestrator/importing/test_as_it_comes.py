@@ -392,7 +392,7 @@ def test_tables_of_categories_are_text(tmp_path: Path, kind: Any) -> None:
     [
         ("a.csv.gz", "unpack it"),
         ("a.pkl", "a pickle may run anything"),
-        ("a.XLSX", "save it as CSV or Parquet"),
+        ("a.XLSX", "pl.read_excel(f)"),
         ("a.h5", "numpy.savez"),
         ("a.CSV", 'did you mean ".csv"'),
     ],

@@ -359,14 +359,15 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: no spread is seen."
         if bound is not None:
             headline = (
-                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most: their sd is at most "
-                f"{limit:.2g}."
+                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, as no spread is seen."
             )
-        yield Answer(
-            headline,
-            evidence=_no_spread(unknown, own),
-            figures=("summary",),
-        )
+        evidence = _no_spread(unknown, own)
+        if bound is not None and unknown.height > 1:
+            evidence += (
+                f" For all {unknown.height:,} cells together, sds are at most {limit:.2g} (95 %), "
+                f"for which {bound:,} runs are enough."
+            )
+        yield Answer(headline, evidence=evidence, figures=("summary",))
         return
     # More variance takes more runs, so the first and last cell give the range.
     least, needed = (

@@ -27,6 +27,7 @@ PLAIN: Mapping[str, str] = {
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
+    r"; runs = 10, say|"
     r"too few runs err|runs of every repeat are identical|was not computed|raise max_pair_runs|"
     r"pairs of the {}|pairs of crossed runs": (
         "Why `howmany` has no answer: too few runs, nothing differs, more than ten million, or "

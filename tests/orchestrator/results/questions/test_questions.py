@@ -256,7 +256,7 @@ def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Swee
     assert (code, "--columns '?' lists all" in " ".join(text.split())) == (2, True)
     code, text = inside(*asked, "-f", "latex")
     head = next(line for line in text.splitlines() if line.startswith("dataset & "))
-    assert (code, " & a & b & verdict & difference & " in head) == (0, True)
+    assert (code, " & A & B & verdict & difference & " in head) == (0, True)
     assert "(cell 0)" not in text
     code, text = inside(*asked, "-f", "latex", "--bold", "best", "--columns", "difference,verdict")
     assert (code, "accuracy_mean" in text, "mean_a,mean_b" in text) == (2, False, True)

@@ -86,7 +86,8 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
     figure = Figure(figsize=(wide(WIDTH), tall))
     figure.set_layout_engine("constrained", h_pad=0.05)
     axes = figure.subplots(deep, beside, squeeze=False, sharex=True, sharey=True)
-    ends = {"vmin": shown[name].min(), "vmax": shown[name].max()}
+    known = shown[name].drop_nulls().to_numpy()
+    ends = {"vmin": float(known.min()), "vmax": float(known.max())}
     for index, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
         field = np.array(
             [[values.get((panel, one, other)) for other in across] for one in datasets], dtype=float
@@ -104,6 +105,8 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         extra.remove()
     bar = figure.colorbar(image, ax=list(axes.flat[: len(panels)]), shrink=0.8, aspect=30, pad=0.01)
     bar.outline.set_edgecolor(GREY)
+    if ends["vmin"] == ends["vmax"]:
+        bar.set_ticks([ends["vmin"]])  # else made-up values on either side, such as a negative sd
     title, meaning = QUANTITIES[name]
     varied = SEPARATOR.join(differing(cells)).replace("_", " ")
     return Plot(

@@ -361,13 +361,13 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             headline = (
                 f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, as no spread is seen."
             )
-        evidence = _no_spread(unknown, own)
+        why = _no_spread(unknown, own)
         if bound is not None and unknown.height > 1:
-            evidence += (
+            why += (
                 f" For all {unknown.height:,} cells together, sds are at most {limit:.2g} (95 %), "
                 f"for which {bound:,} runs are enough."
             )
-        yield Answer(headline, evidence=evidence, figures=("summary",))
+        yield Answer(headline, evidence=why, figures=("summary",))
         return
     # More variance takes more runs, so the first and last cell give the range.
     least, needed = (

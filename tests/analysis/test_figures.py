@@ -364,6 +364,9 @@ def test_an_overview_has_a_field_for_each_cell():
     field = shown["lr-sgd"].images[0].get_array()
     assert field.tolist()[1] == pytest.approx([0.8, 0.7])
     assert field.mask.tolist()[0] == [False, True]
+    same = overview(lost.with_columns(accuracy_std=0.0), "accuracy_std").figure
+    same.draw_without_rendering()
+    assert [t.get_text() for t in same.axes[-1].get_yticklabels()] == ["0"]
     assert overview(planted().cells, "accuracy_mean") is None
     assert overview(tables.cells, "alpha_hat_mean") is None
 

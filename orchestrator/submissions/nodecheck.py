@@ -252,7 +252,7 @@ def _watching(resources: Resources) -> Resources:
         f'code=$?; file="${{BASH_SOURCE[0]}}"; if {ours}; then '
         f'printf "\\n{_MARK} %s: %s\\n" "$code" "$(sed -n "${{LINENO}}p" "$file")" >&2; fi'
     )
-    lines = arrays.setup(replace(resources, modules=()))
+    lines = arrays.setup(replace(resources, modules=()), {})
     setup = (f"trap {shlex.quote(trap)} ERR", *lines, "trap - ERR")
     return replace(resources, setup_file=None, setup=setup)
 

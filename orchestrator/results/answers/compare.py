@@ -57,7 +57,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     verdict,
     words,
 )
-from manyseed.orchestrator.results.answers.sides import pairs_of, require_sides
+from manyseed.orchestrator.results.answers.sides import Pair, pairs_of, require_sides
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.questions.registry import AskedSweep
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -77,7 +78,10 @@ def test_a_gpu_that_fails_comes_with_a_remedy(error: str, gpus: int, remedy: str
     assert remedy in found.problem
 
 
-def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_profile_is_written_from_what_slurm_has(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     file = tmp_path / "mine.toml"
     made = command("cluster", "init", "--out", file)
     assert made.returncode == 0, made.stderr
@@ -96,8 +100,15 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     assert "manyseed cluster init NAME" in again.stderr
     assert file.read_text() == "# edited\n"
     assert command("cluster", "init").returncode == 0
-    named = user_folder() / "testcluster.toml"
+    named = user_folder() / "my-testcluster.toml"
     assert tomllib.loads(named.read_text())["cpu"]["partition"] == "cpu"
+    kept = command("cluster", "init", "testcluster")
+    assert kept.returncode == 2
+    assert "manyseed cluster init my-testcluster" in kept.stderr
+    named.with_name("testcluster.toml").write_text(named.read_text())
+    has_one = command("cluster", "init")
+    assert has_one.returncode == 2
+    assert "--cluster testcluster" in has_one.stderr
 
 
 def test_a_test_cluster_replaces_no_profile_that_another_made(
@@ -111,16 +122,18 @@ def test_a_test_cluster_replaces_no_profile_that_another_made(
     done = command(*start)
     assert done.returncode == 2
     assert str(named) in done.stderr
-    assert "rename the profile" in " ".join(done.stderr.split())
     assert named.read_text() == 'time = "10"\n'
     assert not (tmp_path / "tc").exists()
-    named.unlink()
+    assert "cluster test stop" not in done.stderr
+    renaming = done.stderr.partition("rename it: ")[2]
+    assert subprocess.run(["bash", "-c", renaming], check=False).returncode == 0
+    assert named.with_name("my-testcluster.toml").read_text() == 'time = "10"\n'
     named.symlink_to(tmp_path / "other" / "testcluster.toml")
     with monkeypatch.context() as patch:
         patch.setattr(TestCluster, "is_running", True)
         done = command(*start)
     assert done.returncode == 2
-    assert "cluster test stop" in " ".join(done.stderr.split())
+    assert f"cluster test stop --dir {tmp_path / 'other'}" in done.stderr
     TestCluster(tmp_path / "tc").register()  # the other does not run
     assert named.readlink() == tmp_path / "tc" / "testcluster.toml"
 

@@ -113,7 +113,7 @@ def check(
         print_json({"findings": [vars(finding) for finding in findings]})
     for finding in () if as_json else findings:
         _say_checked(finding)
-    if any(finding.problem for finding in findings):
+    if any(finding.problem and finding.needed for finding in findings):
         raise typer.Exit(UnavailableError.exit_code)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.cli.clusters import _rows_of_nodes
-from manyseed.orchestrator.submissions.nodecheck import Seen, _findings
+from manyseed.orchestrator.submissions import nodecheck
+from manyseed.orchestrator.submissions.nodecheck import CheckResult, Seen, _findings
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
 from manyseed.slurm.discover import Limits, discover
@@ -19,7 +20,7 @@ from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.states import JobState
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 from tests.cluster import Slurm, start
-from tests.orchestrator.conftest import QUICK, command, write
+from tests.orchestrator.conftest import QUICK, command, inside, write
 
 
 def test_a_test_cluster_comes_and_goes_without_a_trace(
@@ -76,6 +77,19 @@ def test_a_gpu_that_fails_comes_with_a_remedy(error: str, gpus: int, remedy: str
     (found,) = (one for one in _findings("gpu job", done, seen, profile.gpu, "") if one.problem)
     assert found.problem.startswith(error)
     assert remedy in found.problem
+    # [gpu] may be there because `cluster init` wrote it
+    assert found.needed == ("not compiled" not in error)
+    assert found.needed == ("only runs on GPUs need it" not in found.problem)
+
+
+def test_a_pytorch_for_cpus_on_gpu_nodes_fails_no_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "lab.toml", 'time = "10"\n[gpu]\ngres = "gpu:1"\n')
+    for needed, code in ((False, 0), (True, 4)):
+        found = [CheckResult("GPU", "failed", "a PyTorch for CPUs", needed=needed)]
+        monkeypatch.setattr(nodecheck, "check", lambda *_, found=found: found)
+        assert inside("cluster", "check", file) == (code, "✗ GPU: failed\n  a PyTorch for CPUs\n")
 
 
 def test_a_profile_is_written_from_what_slurm_has(

@@ -358,6 +358,10 @@ class NotFetched(MachineError):
     """The prepared copy of a dataset is missing from this machine, or damaged."""
 
 
+class PreparedElsewhere(NotFetched):
+    """A job cannot read the folder of data that its submission used."""
+
+
 STREAMS_VERSION = 1
 
 Stream = Literal[

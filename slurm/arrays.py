@@ -12,9 +12,9 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -53,6 +53,8 @@ class Tasks:
     signal_seconds: int = 120  # minimum time between the signal to end and the walltime
     after: Sequence[str] = ()  # jobs that must have ended, however they did, before these start
     needs: Sequence[str] = ()  # jobs that must have succeeded; if one fails, these never start
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that jobs get, also where they do not get the submitter's environment."""
 
 
 def submit_array(
@@ -213,17 +215,17 @@ def _executor(profile: Profile, resources: Resources, folder: Path, tasks: Tasks
         ntasks_per_node=1,
         signal_delay_s=tasks.signal_seconds,
         array_parallelism=tasks.parallelism or resources.parallelism or sys.maxsize,
-        setup=[*_take_pickle(folder.resolve()), *_setup(profile, resources)],
+        setup=[*_take_pickle(folder.resolve()), *_setup(profile, resources, tasks)],
         srun_args=[step],
         additional_parameters=options,
     )
     return executor
 
 
-def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
+def _setup(profile: Profile, resources: Resources, tasks: Tasks) -> Iterator[str]:
     if profile.slurm_conf is not None:
         yield f"export SLURM_CONF={shlex.quote(str(profile.slurm_conf))}"
-    yield from setup(resources)
+    yield from setup(resources, tasks.environment)
     if resources.whole_node and resources.name == "gpu":
         # the job has all GPUs of its node, but a step only gets the number requested
         yield '[ -z "$SLURM_GPUS_ON_NODE" ] || export SLURM_GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"'
@@ -231,8 +233,10 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
     yield "export SLURM_EXPORT_ENV=ALL"
 
 
-def setup(resources: Resources) -> Iterator[str]:
+def setup(resources: Resources, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of a job script before Python starts: what the profile says, for any."""
+    for name, value in environment.items():
+        yield f"export {name}={shlex.quote(value)}"
     if resources.modules:
         # a script is not a login shell and may lack the command
         yield "type module >/dev/null 2>&1 || source /etc/profile"

@@ -119,7 +119,9 @@ def _submit(
         left = seconds - tasks.signal_seconds
         call.write_text(json.dumps({"function": tasks.function, "left": left, "arguments": each}))
         script.touch(0o600)  # lines of the profile may hold secrets
-        script.write_text("\n".join(_script(template, resources, stem, len(each))) + "\n")
+        script.write_text(
+            "\n".join(_script(template, resources, stem, tasks.environment, len(each))) + "\n"
+        )
         values = {
             "script": shlex.quote(str(script)),
             "name": stem.name,
@@ -151,7 +153,13 @@ def _submit(
     return ids
 
 
-def _script(template: Template, resources: Resources, stem: Path, count: int) -> Iterator[str]:
+def _script(
+    template: Template,
+    resources: Resources,
+    stem: Path,
+    environment: Mapping[str, str],
+    count: int,
+) -> Iterator[str]:
     from manyseed.slurm.arrays import setup
 
     name, _, first = stem.name.rpartition(".")
@@ -164,7 +172,7 @@ def _script(template: Template, resources: Resources, stem: Path, count: int) ->
     yield f"export {JOB_NAME}={name}.$(({first} + element))"
     log = f'{shlex.quote(str(stem.parent))}/"${JOB_NAME}"_0_log'
     yield f"exec >>{log}.out 2>>{log}.err </dev/null"
-    yield from setup(resources)
+    yield from setup(resources, environment)
     python = resources.python or shlex.quote(sys.executable)
     words = [*filter(None, [resources.container]), python, "-P -m manyseed.slurm.batch"]
     # the signals of the scheduler must reach the task

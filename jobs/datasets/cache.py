@@ -24,10 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.info import PointNames, Samples
-from manyseed.jobs.run import IDENTITY_VERSION, Json, MachineError, NotFetched, identity
+from manyseed.jobs.run import (
+    IDENTITY_VERSION,
+    Json,
+    MachineError,
+    NotFetched,
+    PreparedElsewhere,
+    identity,
+)
 from manyseed.jobs.whole import UNLIKE, Taken, appearing, partial_of, place, sha256
 
 HOME_VARIABLE = "MANYSEED_DATA"
+SUBMITTED_VARIABLE = "MANYSEED_SUBMITTED_DATA"
+"""Set in jobs: the folder of data that their submission used (`slurm.arrays.setup`)."""
 
 FORMAT = 1
 
@@ -46,10 +55,15 @@ _OF_THE_DATASET = ("classes", "positive", "test")
 def data_home() -> Path:
     """Return the folder of data: ``$MANYSEED_DATA``, or ``~/.cache/manyseed``.
 
-    A user without a home has a temporary folder of their own.
+    Where a job's environment names none, it is the folder that the submission used, if the node can
+    read it. A user without a home has a temporary folder of their own.
     """
     if given := os.environ.get(HOME_VARIABLE):
         return Path(given)
+    if (submitted := os.environ.get(SUBMITTED_VARIABLE)) and os.access(
+        submitted, os.R_OK | os.X_OK
+    ):
+        return Path(submitted)
     try:
         return Path.home() / ".cache" / "manyseed"
     except RuntimeError:
@@ -136,6 +150,11 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
         )
         _require_consistent(samples)
     except FileNotFoundError as error:
+        submitted = os.environ.get(SUBMITTED_VARIABLE)
+        if submitted and Path(submitted) != home.absolute():
+            raise PreparedElsewhere(
+                f"the data was prepared in {submitted}, but the job looks in {home}"
+            ) from error
         raise NotFetched(
             f"{canonical['source']} is not in {home}: fetch it where the network can be reached"
         ) from error

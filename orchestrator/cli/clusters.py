@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from dataclasses import asdict
@@ -42,16 +43,26 @@ def init(
     """
     from manyseed.orchestrator.disk.placing import place
     from manyseed.orchestrator.errors import UnavailableError, UserError
+    from manyseed.orchestrator.submissions.profiles import TESTCLUSTER
     from manyseed.orchestrator.submissions.scheduler import scheduler_of
     from manyseed.slurm import discover
     from manyseed.slurm.profile import user_folder
 
     with scheduler_of(None).active():
         cluster = discover.discover()
+    remedy = "edit it, or write one of another name: manyseed cluster init NAME"
+    if out is None and (name or cluster.name) == TESTCLUSTER:
+        # a profile of this name is chosen by name alone, and test clusters replace none
+        if name is not None:
+            remedy = f"write one of another name: manyseed cluster init my-{name}"
+            raise UserError("is kept for test clusters", key="NAME", value=name, remedy=remedy)
+        if (file := user_folder() / f"{TESTCLUSTER}.toml").exists():
+            remedy = f"submit with it: --cluster {TESTCLUSTER}; or {remedy}"
+            raise UserError("the test cluster has its profile", file=file, remedy=remedy)
+        name = f"my-{TESTCLUSTER}"
     name = name or (out.stem if out else cluster.name)
     file = out or user_folder() / f"{name}.toml"
     if file.exists():
-        remedy = "edit it, or write one of another name: manyseed cluster init NAME"
         raise UserError("the profile exists", file=file, remedy=remedy)
     if not any(partition.is_up for partition in cluster.partitions):
         raise UnavailableError(f"{cluster.name}: no partition is up")
@@ -102,7 +113,7 @@ def check(
         print_json({"findings": [vars(finding) for finding in findings]})
     for finding in () if as_json else findings:
         _say_checked(finding)
-    if any(finding.problem for finding in findings):
+    if any(finding.problem and finding.needed for finding in findings):
         raise typer.Exit(UnavailableError.exit_code)
 
 
@@ -221,8 +232,7 @@ def start(
     try:
         cluster.require_name()
     except Refused as error:
-        remedy = "end that cluster: manyseed cluster test stop; or rename the profile"
-        raise UserError(error.reason, file=error.option, remedy=remedy) from None
+        raise UserError(error.reason, file=error.option, remedy=_freeing(error.option)) from None
     try:
         with console.status("starting"):
             cluster.start(settings)
@@ -290,6 +300,19 @@ def status(folder: _Folder = None, as_json: Json = False) -> None:
 
 
 _NODE_COLUMNS = ("node", "partitions", "state", "cores", "gpus", "memory_mb", "reason")
+
+
+def _freeing(profile: str) -> str:
+    """Return the command after which a test cluster may have the name of this profile."""
+    from manyseed.orchestrator.errors import command, shell_word
+
+    file = Path(profile)
+    if file.is_symlink():
+        stopping = command("cluster", "test", "stop", "--dir", file.readlink().parent)
+        return f"end that cluster: {stopping}"
+    names = (f"{'my-' * n}{file.name}" for n in itertools.count(1))
+    new = next(path for path in map(file.with_name, names) if not path.exists())
+    return f"rename it: mv {shell_word(str(file))} {shell_word(str(new))}"
 
 
 def _cluster(folder: Path | None) -> TestCluster:

@@ -289,6 +289,8 @@ def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Place
         return forecast(change, paths, profile)
     except Refused as error:
         return refused(error, file=profile.path).message
+    except UserError as error:
+        return f"submit refuses it: {error}"
     except (ClusterError, UnavailableError) as error:
         return str(error)
 

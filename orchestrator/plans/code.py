@@ -21,7 +21,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import is_own
 from manyseed.jobs.classifiers.record import OPTIONS
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched
+from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched, PreparedElsewhere
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
@@ -372,6 +372,9 @@ def is_as_planned(given: Mapping[str, Any], canonical: Mapping[str, Any]) -> boo
 
 def remedy(error: BaseException, paths: SweepPaths) -> str:
     """Return the last line of a message about a machine's fault: a command, or nothing."""
+    if isinstance(error, PreparedElsewhere):
+        given = 'setup = ["export MANYSEED_DATA=…"]'
+        return f"\n  name a folder that nodes can read in the cluster profile: {given}"
     if isinstance(error, NotFetched):
         return f"\n  fetch the data with: {command('plan', paths.sweep_file, '--fetch')}"
     return ""

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.jobs.datasets.cache import SUBMITTED_VARIABLE, data_home
 from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
@@ -333,6 +334,7 @@ def submit_jobs(
             signal_seconds=seconds,
             after=after,
             needs=needs,
+            environment={SUBMITTED_VARIABLE: str(data_home().absolute())},
         )
         system_of(profile.reached).submit(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()

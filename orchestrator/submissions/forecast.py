@@ -29,6 +29,7 @@ from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.submissions import cluster, memory, submitting
+from manyseed.orchestrator.submissions.possible import require_possible
 from manyseed.orchestrator.submissions.requirements import continuing, require_jobs
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import submissions
@@ -57,7 +58,7 @@ class Placement:
 def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placement]:
     """Cut the missing runs of a plan into tasks as `submit` would; stacks are not known yet.
 
-    Raises as `cluster.shapes` and `discover`.
+    Raises as `cluster.shapes`, `discover` and `require_possible`.
     """
     rows, earlier = to_train(change, paths), []
     if paths.is_sweep:
@@ -67,6 +68,7 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     scheduler = scheduler_of(profile.reached)
     with scheduler.active():
         discovered = scheduler.system.limits()
+    require_possible(profile, classes, discovered)
     profile, _ = memory.sized(profile, classes, earlier, (), discovered, auto=False)
     shapes = cluster.shapes(profile, classes, discovered, 0)
     identical = change.after.cells.filter("identical")["cell"]

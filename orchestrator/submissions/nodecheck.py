@@ -42,6 +42,7 @@ _FUNCTION = "manyseed.orchestrator.submissions.nodecheck:report"
 _ASK_SECONDS = 2.0
 _SIGNAL_SECONDS = 30
 _UNSTARTED = "it never started Python"
+_CPU_TORCH = "not compiled with CUDA"
 _MARK = "manyseed: a line of setup failed with exit code"
 _FAILED = re.compile(rf"{_MARK} (\d+): (.*)")
 _SCRIPT = re.compile(r"^\S*slurm_script: line \d+: ")
@@ -54,6 +55,7 @@ class CheckResult:
     what: str
     answer: str
     problem: str = ""
+    needed: bool = True  # by every sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,9 @@ def _findings(
         yield CheckResult("imports", "work")
     if resources.name == "gpu":
         problem = f"{seen.gpu_error}\n{_remedy_of_gpu(seen)}" if seen.gpu_error else ""
-        yield CheckResult("GPU", "failed" if seen.gpu_error else "works", problem)
+        needed = _CPU_TORCH not in seen.gpu_error  # `cluster init` writes [gpu] unasked
+        told = problem if needed else f"{problem}\nonly runs on GPUs need it"
+        yield CheckResult("GPU", "failed" if seen.gpu_error else "works", told, needed)
     yield CheckResult("submits from a job", "no" if seen.submission_error else "yes")
     yield CheckResult(
         "requeues",
@@ -190,7 +194,7 @@ def _findings(
 
 def _remedy_of_gpu(seen: Seen) -> str:
     """Return what to do where PyTorch cannot use a GPU."""
-    if "not compiled with CUDA" in seen.gpu_error:
+    if _CPU_TORCH in seen.gpu_error:
         return (
             "the profile's python has a PyTorch for CPUs: install one with CUDA there "
             "(https://pytorch.org/get-started), or name another environment with setup or python"
@@ -252,7 +256,7 @@ def _watching(resources: Resources) -> Resources:
         f'code=$?; file="${{BASH_SOURCE[0]}}"; if {ours}; then '
         f'printf "\\n{_MARK} %s: %s\\n" "$code" "$(sed -n "${{LINENO}}p" "$file")" >&2; fi'
     )
-    lines = arrays.setup(replace(resources, modules=()))
+    lines = arrays.setup(replace(resources, modules=()), {})
     setup = (f"trap {shlex.quote(trap)} ERR", *lines, "trap - ERR")
     return replace(resources, setup_file=None, setup=setup)
 

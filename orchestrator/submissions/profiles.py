@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyseed.jobs.checks import paths_near
-from manyseed.orchestrator.errors import UserError, meant, refused, shell_word, unknown_key
+from manyseed.orchestrator.errors import UserError, command, meant, refused, shell_word, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.slurm import Refused, available
 from manyseed.slurm.profile import Profile, UnknownOption, find_profile, read_profile, user_folder
@@ -24,14 +24,20 @@ AUTO = "auto"
 TESTCLUSTER = "testcluster"
 
 
-def choose(name: str, memory: str | None = None, last: Intent | None = None) -> Profile | None:
+def choose(
+    name: str,
+    memory: str | None = None,
+    last: Intent | None = None,
+    directory: Path | None = None,
+) -> Profile | None:
     """Return the profile of a cluster, with `memory` if given; None for this machine.
 
     `name`: a profile's name or file, `LOCAL`, or `AUTO`: the cluster of `last`; else, if ``sbatch``
     is available and this is not a job, the user's only profile; else this machine. A running test
-    cluster is only chosen by name. `last`: the latest submission.
+    cluster is only chosen by name. `last`: the latest submission. `directory`: of the sweep to
+    submit, for remedies.
     """
-    profile = None if name == LOCAL else _automatic(last) if name == AUTO else read(name)
+    profile = None if name == LOCAL else _automatic(last, directory) if name == AUTO else read(name)
     if memory is None:
         return profile
     if profile is None:
@@ -170,7 +176,7 @@ def remember(profile: Profile) -> None:
             remembered.write(f"{file}\n")
 
 
-def _automatic(last: Intent | None) -> Profile | None:
+def _automatic(last: Intent | None, directory: Path | None = None) -> Profile | None:
     if last is not None and last.cluster != LOCAL:
         if (profile := own_profile(last)) is not None:
             return profile
@@ -185,15 +191,19 @@ def _automatic(last: Intent | None) -> Profile | None:
         return None
     if (profile := the_one()) is not None:
         return profile
-    raise UserError(
-        "this machine submits jobs (it has sbatch), and no cluster profile says what they request",
-        key="--cluster",
-        remedy=_WAYS + _HERE + (_BY_NAME if TESTCLUSTER in _names() else ""),
-    )
+    reason, remedy = "no cluster profile says what they request", _WAYS + _HERE
+    if TESTCLUSTER in _names():
+        file, by_name = user_folder() / f"{TESTCLUSTER}.toml", ["--cluster", TESTCLUSTER]
+        reason = (
+            f"the only profile, {file}, is a test cluster's by its name, and chosen by it alone"
+        )
+        again = " ".join(by_name) if directory is None else command("submit", directory, *by_name)
+        remedy += f"\n  to try it on the test cluster: {again}"
+    message = f"this machine submits jobs (it has sbatch), and {reason}"
+    raise UserError(message, key="--cluster", remedy=remedy)
 
 
 _START = "the test cluster is not running: manyseed cluster test start"
-_BY_NAME = f"\n  to try it on the test cluster: --cluster {TESTCLUSTER}"
 _WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
 _HERE = f"\n  to train on this machine all the same: --cluster {LOCAL}"
 

@@ -505,7 +505,7 @@ def place(
     """
     name, last = LOCAL if cluster == AUTO and workers else cluster, last_intent(paths)
     try:
-        return choose(name, memory, last)
+        return choose(name, memory, last, paths.directory if paths.is_sweep else None)
     except UserError as error:
         if error.key == "--cluster" and is_gone(last):
             here = command("resume", paths.directory, "--cluster", LOCAL)

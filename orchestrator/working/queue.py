@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyseed.jobs.run import GpuFull
+from manyseed.jobs.run import GpuFull, PreparedElsewhere
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
 from manyseed.orchestrator.paths import JOURNAL, SweepPaths
@@ -169,7 +169,9 @@ _LEAST_BYTES = 2**20
 
 
 def fault(error: BaseException, reason: str, details: str, paths: SweepPaths) -> Fault:
-    """Return the fault for an error; that of a full disk is the same on every node."""
+    """Return the fault for an error; a full disk and a wrong folder are the same on every node."""
+    if isinstance(error, PreparedElsewhere):
+        return Fault(reason, details, is_of_task=True)
     if not _is_sweeps_disk_full(error, paths.directory):
         return Fault(reason, details, is_crowded=isinstance(error, GpuFull))
     told = f"the disk of {paths.directory} is full ({reason.splitlines()[0]})"

@@ -14,7 +14,7 @@ from manyseed.jobs.datasets import (
     needs_fetching,
     resolve,
 )
-from manyseed.jobs.run import MachineError, NotFetched
+from manyseed.jobs.run import MachineError, NotFetched, PreparedElsewhere
 
 
 @pytest.fixture
@@ -178,3 +178,20 @@ def test_data_lies_in_the_cache_folder_unless_told_otherwise(monkeypatch, tmp_pa
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("MANYSEED_DATA", raising=False)
     assert data_home() == tmp_path / ".cache" / "manyseed"
+
+
+def test_a_job_reads_the_data_that_its_submission_used(info, home, monkeypatch, tmp_path):
+    fetch(info)
+    monkeypatch.setenv("HOME", str(tmp_path / "other"))
+    monkeypatch.delenv("MANYSEED_DATA")
+    monkeypatch.setenv("MANYSEED_SUBMITTED_DATA", str(home))
+    assert data_home() == home
+    assert load(info.canonical).X.shape == (500, 2)
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "own"))
+    assert data_home() == tmp_path / "own", "what setup exports counts"
+    monkeypatch.delenv("MANYSEED_DATA")
+    home.rename(tmp_path / "gone")
+    here = tmp_path / "other" / ".cache" / "manyseed"
+    told = f"^the data was prepared in {home}, but the job looks in {here}$"
+    with pytest.raises(PreparedElsewhere, match=told):
+        load(info.canonical)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import getpass
 import json
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from manyseed.orchestrator.cli.clusters import _rows_of_nodes
-from manyseed.orchestrator.submissions.nodecheck import Seen, _findings
+from manyseed.orchestrator.submissions import nodecheck
+from manyseed.orchestrator.submissions.nodecheck import CheckResult, Seen, _findings
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
 from manyseed.slurm.discover import Limits, discover
@@ -18,7 +20,7 @@ from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.states import JobState
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 from tests.cluster import Slurm, start
-from tests.orchestrator.conftest import QUICK, command, write
+from tests.orchestrator.conftest import QUICK, command, inside, write
 
 
 def test_a_test_cluster_comes_and_goes_without_a_trace(
@@ -75,9 +77,25 @@ def test_a_gpu_that_fails_comes_with_a_remedy(error: str, gpus: int, remedy: str
     (found,) = (one for one in _findings("gpu job", done, seen, profile.gpu, "") if one.problem)
     assert found.problem.startswith(error)
     assert remedy in found.problem
+    # [gpu] may be there because `cluster init` wrote it
+    assert found.needed == ("not compiled" not in error)
+    assert found.needed == ("only runs on GPUs need it" not in found.problem)
 
 
-def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_pytorch_for_cpus_on_gpu_nodes_fails_no_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "lab.toml", 'time = "10"\n[gpu]\ngres = "gpu:1"\n')
+    for needed, code in ((False, 0), (True, 4)):
+        found = [CheckResult("GPU", "failed", "a PyTorch for CPUs", needed=needed)]
+        monkeypatch.setattr(nodecheck, "check", lambda *_, found=found: found)
+        assert inside("cluster", "check", file) == (code, "✗ GPU: failed\n  a PyTorch for CPUs\n")
+
+
+def test_a_profile_is_written_from_what_slurm_has(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     file = tmp_path / "mine.toml"
     made = command("cluster", "init", "--out", file)
     assert made.returncode == 0, made.stderr
@@ -96,8 +114,15 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     assert "manyseed cluster init NAME" in again.stderr
     assert file.read_text() == "# edited\n"
     assert command("cluster", "init").returncode == 0
-    named = user_folder() / "testcluster.toml"
+    named = user_folder() / "my-testcluster.toml"
     assert tomllib.loads(named.read_text())["cpu"]["partition"] == "cpu"
+    kept = command("cluster", "init", "testcluster")
+    assert kept.returncode == 2
+    assert "manyseed cluster init my-testcluster" in kept.stderr
+    named.with_name("testcluster.toml").write_text(named.read_text())
+    has_one = command("cluster", "init")
+    assert has_one.returncode == 2
+    assert "--cluster testcluster" in has_one.stderr
 
 
 def test_a_test_cluster_replaces_no_profile_that_another_made(
@@ -111,16 +136,18 @@ def test_a_test_cluster_replaces_no_profile_that_another_made(
     done = command(*start)
     assert done.returncode == 2
     assert str(named) in done.stderr
-    assert "rename the profile" in " ".join(done.stderr.split())
     assert named.read_text() == 'time = "10"\n'
     assert not (tmp_path / "tc").exists()
-    named.unlink()
+    assert "cluster test stop" not in done.stderr
+    renaming = done.stderr.partition("rename it: ")[2]
+    assert subprocess.run(["bash", "-c", renaming], check=False).returncode == 0
+    assert named.with_name("my-testcluster.toml").read_text() == 'time = "10"\n'
     named.symlink_to(tmp_path / "other" / "testcluster.toml")
     with monkeypatch.context() as patch:
         patch.setattr(TestCluster, "is_running", True)
         done = command(*start)
     assert done.returncode == 2
-    assert "cluster test stop" in " ".join(done.stderr.split())
+    assert f"cluster test stop --dir {tmp_path / 'other'}" in done.stderr
     TestCluster(tmp_path / "tc").register()  # the other does not run
     assert named.readlink() == tmp_path / "tc" / "testcluster.toml"
 

@@ -74,6 +74,21 @@ def test_a_cluster_that_is_away_or_unknown(
     assert "Planned into" in shown
 
 
+def test_jobs_that_would_wait_for_ever_are_told_as_submit_does(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {"sbatch": "", "scontrol": CONFIG, "sinfo": NODES.replace("infinite", "0:03:00")}
+    monkeypatch.setattr(commands, "run", lambda words, **_: short.get(words[0], ""))
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+    shown = command("plan", file, "--out", out, "--cluster", lab).stdout
+    assert "the longest task" not in shown
+    refused = command("submit", out, "--cluster", lab)
+    assert refused.returncode == 2
+    told = 'cpu.time = "0:10:00": jobs would wait for ever: cpu gives 0:03:00 at most'
+    assert told in refused.stderr
+    assert f"On lab: not known, as submit refuses it: {lab}: {told}\n  write time" in shown
+
+
 def test_runs_of_a_plan_that_is_written_count_once(lab: Path, tmp_path: Path) -> None:
     write(lab, PROFILE.replace("parallelism = 3", "parallelism = 64"))
     file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"

@@ -131,6 +131,11 @@ def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
     profile_of("testcluster")
     with pytest.raises(UserError, match=r"(?s)manyseed cluster init.*--cluster testcluster$"):
         choose("auto")  # which is chosen by its name alone
+    sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
+    refused = command("submit", sweep.directory)
+    assert refused.returncode == 2
+    assert f"the only profile, {user_folder()}/testcluster.toml, is a test" in refused.stderr
+    assert f"manyseed submit {sweep.directory} --cluster testcluster\n" in refused.stderr
     assert needed(None) is None, "and which no command proposes"
     profile_of("lab")
     chosen = choose("auto")

@@ -178,6 +178,36 @@ def test_a_sweep_is_trained_and_told_of_like_slurms(
     assert not list(sweep.paths.tasks.rglob("*.pkl")), "no job reads a pickle"
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_tasks_without_the_submitters_environment_read_its_data(
+    *, is_seen: bool, tmp_path: Path, scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with sbatch's ``--export=NONE``, where the job's home is not the shell's."""
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    file = write(tmp_path / "t.csv", "x,y\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(60)))
+    text = QUICK.replace('sklearn:breast_cancer"', f'file:{file}"\ntarget = "y"')
+    sweep = Sweep.plan(write(tmp_path / "csv.toml", text), tmp_path / "csv")
+    lines = f'"unset MANYSEED_DATA; export HOME={tmp_path}/home"'
+    lab = str(write(tmp_path / "lab.toml", PROFILE.replace('SEEN_BY_TASKS=1"', f'A=1", {lines}')))
+    if not is_seen:
+        scripts.set("hold")
+    submission = submit(sweep, lab)
+    if not is_seen:
+        (tmp_path / "data").rename(tmp_path / "away")
+        scripts.unset("hold")
+        wait_until(lambda: {*states_of(sweep)} == {"broken"}, lambda: report(sweep))
+        (attempt, *_) = submission.attempts()
+        there = tmp_path / "home" / ".cache" / "manyseed"
+        assert f"prepared in {tmp_path}/data, but the job looks in {there}" in attempt.reason
+        assert 'setup = ["export MANYSEED_DATA=…"]' in attempt.reason
+        assert "--fetch" not in attempt.reason
+        assert not attempt.node_at_fault
+        return
+    sweep.wait()
+    runs = sweep.status()["runs"]
+    assert (runs["missing"], runs["failed"]) == (0, 0), report(sweep)
+
+
 def ended_and_resumed(tmp_path: Path, profile: str, end: Callable[[], object], state: str) -> None:
     """End all tasks of a sweep once runs are finished, and resume it."""
     sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")

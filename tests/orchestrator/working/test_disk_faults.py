@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.jobs.run import NotFetched, PreparedElsewhere
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import StoreUnavailable
 from manyseed.orchestrator.paths import SweepPaths
@@ -38,6 +39,12 @@ def test_without_a_file_the_disk_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
     assert not of(full(), tmp_path).is_of_task
     monkeypatch.setattr(queue, "_free_bytes", lambda _: 0.0)
     assert of(full(), tmp_path).is_of_task
+
+
+def test_a_folder_of_data_that_jobs_do_not_see_is_the_profiles(tmp_path: Path) -> None:
+    error = PreparedElsewhere("the data was prepared in /a, but the job looks in /b")
+    assert of(error, tmp_path).is_of_task
+    assert not of(NotFetched("file is not in /a"), tmp_path).is_of_task
 
 
 def test_other_errors_and_other_disks_are_the_nodes(tmp_path: Path) -> None:

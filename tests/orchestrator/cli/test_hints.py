@@ -126,6 +126,7 @@ def test_a_sweep_is_begun_and_followed_by_the_commands_that_are_printed(login: P
     assert refused.endswith(f"\n  to train on this machine all the same: {ON_THIS_MACHINE}\n")
     code, said = inside("submit", "my runs", "--cluster", "local")
     assert code == 0, said
+    Sweep("my runs").wait()
     code, said = typed(said, "status")
     code, said = typed(said, "analyze")
     code, said = typed(said, "report")

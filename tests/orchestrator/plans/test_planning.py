@@ -632,7 +632,6 @@ def test_a_file_that_has_changed_is_named_before_code_fails_on_it(tmp_path, monk
     assert plan_change(file, sweep.directory).is_empty, "the same data under another name"
 
 
-
 def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     table, file = tmp_path / "table.csv", tmp_path / "s.toml"
     rows = (f"{i + 100},2020-01-{1 + i % 9:02d},{i % 3},{i / 7},1,{'ab'[i % 2]}" for i in range(40))

@@ -88,7 +88,7 @@ def require_same_files(
         planned = _digests(json.loads(text)["dataset"])
         if name not in now or planned in found:  # perhaps under another name
             continue
-        source = sources[name] if name in sources else name
+        source = sources.get(name, name)
         changed = "has changed since it was planned"
         path = (source or "").removeprefix("file:")
         raise UserError(

@@ -18,7 +18,7 @@ from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.stacks import choices
 from manyseed.orchestrator.progress.problems import behind, problems, set_aside, to_change
-from manyseed.orchestrator.progress.timeleft import seconds_left
+from manyseed.orchestrator.progress.timeleft import hanging, seconds_left
 from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.store.groups import find_group
@@ -239,7 +239,7 @@ class Status(TypedDict):
     each_task: list[TaskStatus]
     workers: int  # training processes
     runs_per_hour: float  # the rate of `seconds_left`, or without it, the rate so far
-    seconds_left: float | None  # none if nothing trains, or all that does was asked to stop
+    seconds_left: float | None  # none if nothing trains, or what does was asked to stop or hangs
     stopping: int  # tasks that run, or wait, but were asked to stop
     submissions: list[SubmissionStatus]
     problems: list[str]  # a sentence each
@@ -300,6 +300,8 @@ def status(paths: SweepPaths) -> Status:
     ]
     stopping = sum(asked for asked, _ in alive)
     goes_on = any(not asked and task.state == "running" for asked, task in alive)
+    hang = hanging(paths, state, running)
+    goes_on &= not hang or len(hang) < min(workers, state.counts["missing"])
     left = seconds_left(paths, state, running) if workers and goes_on else None
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
@@ -338,7 +340,7 @@ def status(paths: SweepPaths) -> Status:
         "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
-        "problems": [*problems(paths, state, listed, tasks, left_behind)],
+        "problems": [*hang, *problems(paths, state, listed, tasks, left_behind)],
         "failures": [
             {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
             for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)

@@ -179,11 +179,14 @@ def _restarted(state: Status) -> str:
 
 
 def _print_status(sweep: Sweep, state: Status) -> None:
+    from manyseed.orchestrator.progress.status import in_group
+
     runs = state["runs"]
+    groups = [one | {"classifier": in_group(one["classifier"])} for one in state["groups"]]
     print_table(
         sweep.name,
         tuple(_STATUS_HEADS.get(name, name) for name in _COLUMNS),
-        ([group[name] for name in _COLUMNS] for group in state["groups"]),
+        ([group[name] for name in _COLUMNS] for group in groups),
         total=("all", "", *(runs[name] for name in _COLUMNS[2:])),
         nested=True,
     )

@@ -21,6 +21,7 @@ from manyseed.orchestrator.progress.problems import behind, problems, set_aside,
 from manyseed.orchestrator.progress.timeleft import hanging, seconds_left
 from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
+from manyseed.orchestrator.store.arrays import NOISY, SEEN, method_of
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.submissions.memory import to_ask_for
@@ -362,6 +363,20 @@ def _damage(paths: SweepPaths) -> str:
     return damage(paths)
 
 
+def in_group(classifier: str) -> str:
+    """Return the name of a group's classifier in words: ``lr-sgd, with label noise``."""
+    name, _, ensembling = classifier.partition("~")
+    if not ensembling:
+        return classifier
+    method = method_of(ensembling)
+    kinds = {SEEN: "transformed test images", NOISY: "label noise"}
+    told = [words for suffix, words in kinds.items() if suffix in ensembling]
+    if method == "none" and not told:
+        told = ["augmented images"]
+    named = name if method == "none" else f"{name}, {method}"
+    return f"{named}, with {' and '.join(told)}" if told else named
+
+
 def summary(paths: SweepPaths) -> list[str]:
     """Return the state of a sweep and its next steps in a few lines, or why it cannot be read."""
     try:
@@ -375,7 +390,7 @@ def summary(paths: SweepPaths) -> list[str]:
     lines = [", ".join([f"{finished:,} of {runs['runs']:,} {run} finished", *rest])]
     for group in groups[:_GROUPS_SHOWN]:
         done = f"{group['done'] + group['copy']:,} of {group['runs']:,}"
-        lines.append(f"  {group['dataset']} × {group['classifier']}: {done}")
+        lines.append(f"  {group['dataset']} × {in_group(group['classifier'])}: {done}")
     if len(groups) > _GROUPS_SHOWN:
         lines.append(f"  and {len(groups) - _GROUPS_SHOWN:,} more")
     return lines + [f"{step['what']}: {step['command']}" for step in state["next"]]

@@ -306,9 +306,10 @@ def stop_here(sweep: Sweep) -> None:
 
     here = [one for one in sweep.submissions() if one.cluster == LOCAL]
 
+    told: set[str] = set()
+
     def stop(*, now: bool) -> None:
         stopping.cancel(here, now=now)
-        told: set[str] = set()
         looked = 0.0
         while running(here):
             if time.monotonic() - looked >= _LOOK_SECONDS:

@@ -38,10 +38,10 @@ class Findings:
 
     `seeds`: parameters that take a seed, each with the stream that it is drawn from. `scores`: the
     kind of a fit's scores: one of `jobs.own.table.SCORES`. `seconds`: duration of a fit of
-    `PROBE_ROWS`, of which a command's `startup` is the same for any number of rows. `notes`: what
-    the user might not expect, to follow the classifier's name. `streams`: except for estimators,
-    the varying streams (``init``, ``batch``) that the code draws from. `named`: params and hparams
-    that it takes by their names.
+    `PROBE_ROWS`, of which `startup` is the same for any number of rows. `notes`: what the user
+    might not expect, to follow the classifier's name. `streams`: except for estimators, the varying
+    streams (``init``, ``batch``) that the code draws from. `named`: params and hparams that it
+    takes by their names.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)

@@ -44,6 +44,8 @@ _EPOCHS = 2
 _LONG_SECONDS = 60.0  # after a fit that takes longer there is no other
 _SHORT_SECONDS = 0.5  # of a fit, to try several times
 _MORE = 16  # times as many rows in the fit that tells a command's start-up
+_MORE_IN_PYTHON = 4  # that tells what else does not grow with its rows
+_PART_SECONDS = 0.2, 4.0  # of a fit in Python of whose time the fixed part is measured
 _LEAST_GROWING = 0.01  # of a fit's seconds, as far as two fits tell
 _TRIES = 4
 _TRYING_SECONDS = 3.0  # for fits with other seeds, once one failed
@@ -199,9 +201,11 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             )
         if seconds > _SHORT_SECONDS or not is_doubtful:
             break
-    startup = 0.0
-    if own.form == "command" and seconds < _LONG_SECONDS / _MORE:
-        more = _rows(request, has_labels=has_labels, times=_MORE)
+    startup, (least, most), times = 0.0, _PART_SECONDS, _MORE_IN_PYTHON
+    if own.form == "command":
+        least, most, times = 0.0, _LONG_SECONDS / _MORE, _MORE
+    if least <= seconds < most:
+        more = _rows(request, has_labels=has_labels, times=times)
         with suppress(_Wrong):  # such as by its timeout
             startup = _startup(seconds, len(rows.y), predict(1, more)[2], len(more.y))
     others = (fitted(seed)[0].scores for seed in range(2, 3 if seconds > _SHORT_SECONDS else 7))
@@ -211,7 +215,8 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             f"few to differ on; only if {draws} never matters, {_WITHOUT[own.form]}: then one run "
             "of a repeat is trained"
         )
-    return replace(findings, seconds=scale * seconds, notes=tuple(notes), startup=startup)
+    seconds, startup = scale * seconds, scale * startup
+    return replace(findings, seconds=seconds, notes=tuple(notes), startup=startup)
 
 
 def _startup(seconds: float, rows: int, longer: float, more: int) -> float:

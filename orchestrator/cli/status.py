@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -177,11 +179,14 @@ def _restarted(state: Status) -> str:
 
 
 def _print_status(sweep: Sweep, state: Status) -> None:
+    from manyseed.orchestrator.progress.status import in_group
+
     runs = state["runs"]
+    groups = [one | {"classifier": in_group(one["classifier"])} for one in state["groups"]]
     print_table(
         sweep.name,
         tuple(_STATUS_HEADS.get(name, name) for name in _COLUMNS),
-        ([group[name] for name in _COLUMNS] for group in state["groups"]),
+        ([group[name] for name in _COLUMNS] for group in groups),
         total=("all", "", *(runs[name] for name in _COLUMNS[2:])),
         nested=True,
     )
@@ -288,6 +293,49 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
 
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  fix it, then: {training(sweep.paths, 'resume')}")
+
+
+_LOOK_SECONDS = 5.0  # between two looks for fits that hang
+
+
+def stop_here(sweep: Sweep) -> None:
+    """Stop here after the fits in flight. Ctrl-C ends these; another Ctrl-C stops waiting."""
+    from manyseed.orchestrator.submissions import stopping
+    from manyseed.orchestrator.submissions.submission import running
+    from manyseed.orchestrator.tasks.intent import LOCAL
+
+    here = [one for one in sweep.submissions() if one.cluster == LOCAL]
+
+    told: set[str] = set()
+
+    def stop(*, now: bool) -> None:
+        stopping.cancel(here, now=now)
+        looked = 0.0
+        while running(here):
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                looked = time.monotonic()
+                for run, text in _hanging(sweep, here).items():
+                    if run not in told:
+                        told.add(run)
+                        say(text)
+            time.sleep(0.1)
+
+    try:
+        stop(now=False)
+    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            stop(now=True)
+
+
+def _hanging(sweep: Sweep, listed: Iterable[Submission]) -> dict[str, str]:
+    """Return a sentence for each run in flight that seems to hang, by the run's address."""
+    from manyseed.orchestrator.progress.timeleft import hanging
+    from manyseed.orchestrator.submissions.submission import tasks_of
+
+    every = [task for tasks in tasks_of([*listed], ask=False) for task in tasks]
+    attempts = [task.last for task in every if task.state == "running" and task.last.in_flight]
+    told = hanging(sweep.paths, sweep.survey(), attempts) if attempts else []
+    return {text.partition(" (")[0]: text for text in told}
 
 
 def logs(

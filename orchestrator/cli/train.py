@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +39,7 @@ from manyseed.orchestrator.cli.output import (
     show,
     size,
 )
-from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unreadable
+from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unreadable, stop_here
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
 if TYPE_CHECKING:
@@ -463,7 +461,7 @@ def run(
                 "\nStopping after the fits in flight. "
                 "Press Ctrl-C again to end them, too; they will be trained again."
             )
-            _stop(sweep)
+            stop_here(sweep)
             now = sweep.survey().counts
             say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are kept.")
             if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
@@ -489,26 +487,6 @@ def run(
         say_commands(state["next"])
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
-
-
-def _stop(sweep: Sweep) -> None:
-    """Stop here after the fits in flight. Ctrl-C ends these; another Ctrl-C stops waiting."""
-    from manyseed.orchestrator.submissions import stopping
-    from manyseed.orchestrator.submissions.submission import running
-    from manyseed.orchestrator.tasks.intent import LOCAL
-
-    here = [one for one in sweep.submissions() if one.cluster == LOCAL]
-
-    def stop(*, now: bool) -> None:
-        stopping.cancel(here, now=now)
-        while running(here):
-            time.sleep(0.1)
-
-    try:
-        stop(now=False)
-    except KeyboardInterrupt:
-        with suppress(KeyboardInterrupt):
-            stop(now=True)
 
 
 def _print_estimate(sweep: Sweep) -> None:

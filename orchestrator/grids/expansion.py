@@ -7,7 +7,7 @@ are integer codes, and only the distinct ones get a description and an identity.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,11 +109,17 @@ class Expansion:
         )
 
 
-def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansion:
+def expand(
+    sweep: SweepFile,
+    path: Path,
+    own: OwnCode | None = None,
+    check: Callable[[Mapping[str, DatasetInfo]], None] = lambda datasets: None,
+) -> Expansion:
     """Resolve every combination of a sweep file's grids.
 
     `path`: the file, for messages. `own`: finds and probes the user's own code; by default the code
-    beside the file.
+    beside the file. `check`: called with a grid's datasets, and earlier ones, before code is tried
+    on them.
     """
     own = OwnCode.beside(path) if own is None else own
     resolver, tables, notes = Resolver(sweep, path, own), _Named(), Notes()
@@ -124,6 +130,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         where = f"grid[{number}]"
         combos = combine(grid, where, path, resolver.configurations)
         test_sets = resolver.test_sets(combos.values["dataset"], where)
+        check(resolver.datasets)
         _require_full(combos.present("vary"), grid, number, sweep, path)
         wanted = grid.repeats or sweep.repeats
         repeats = np.array([min(n or wanted, wanted) for n in test_sets])

@@ -339,7 +339,7 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
 def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths) -> None:
     """Warn of files that have changed since they were planned: their prepared copies are used.
 
-    Only files that were written later than the plan are read.
+    Only files that were written, or put in their place, later than the plan are read.
     """
     from manyseed.orchestrator.grids.loading import read_sweep_file  # no task needs it
 
@@ -352,7 +352,10 @@ def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths)
                 continue
             given = placed({"source": table.source, **table.options()}, paths.directory)
             file = Path(given["source"].removeprefix("file:"))
-            if not file.is_file() or file.stat().st_mtime < planned:
+            if not file.is_file():
+                continue
+            status = file.stat()
+            if max(status.st_mtime, status.st_ctime) < planned:
                 continue
             if not is_as_planned(given, canonical):
                 warn(

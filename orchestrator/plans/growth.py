@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.jobs.datasets import DatasetInfo
 from manyseed.orchestrator.errors import UserError, toml_key, toml_value
 from manyseed.orchestrator.plans.code import DIGESTS
 from manyseed.orchestrator.plans.plan import Plan
@@ -19,9 +20,7 @@ _RUNS = pl.col("repeats").cast(pl.Int64) * pl.col("runs").cast(pl.Int64)
 """A cell's runs."""
 
 
-def check_kept(
-    before: Plan, asked: pl.DataFrame, sources: Mapping[str, str | None], file: Path
-) -> None:
+def check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
     """Refuse a file that no longer asks for runs that the plan holds."""
     held = before.cells.join(before.extents, on="cell").sort("cell")
     now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
@@ -45,7 +44,6 @@ def check_kept(
         wanted, difference = "none", f"\n  {_difference(lost.head(1), asked)}"
         seeds = _seeds_before(lost.head(1), asked)
         beside = _beside(lost.head(1), asked)
-        _require_same_files(lost.head(1), asked, sources, file)
     raise UserError(
         f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
@@ -77,19 +75,22 @@ def _grown(before: Plan, asked: pl.DataFrame, lost: pl.DataFrame) -> str:
     return f"write repeats = {repeats} and runs = {runs}: {more}\n  "
 
 
-def _require_same_files(
-    cell: pl.DataFrame, asked: pl.DataFrame, sources: Mapping[str, str | None], file: Path
+def require_same_files(
+    before: Plan, now: Mapping[str, DatasetInfo], sources: Mapping[str, str | None], file: Path
 ) -> None:
-    """Refuse a cell whose dataset's files differ from those that were planned."""
-    before, *now = (
-        json.loads(text)["dataset"]
-        for frame in (cell, asked.join(cell, on=list(AXES), how="semi"))
-        for text in frame["canonical"].head(1)
-    )
-    if now and any(before.get(key) != now[0].get(key) for key in DIGESTS):
-        name = cell["dataset"][0]
-        path = (sources.get(name) or "").removeprefix("file:")
+    """Refuse a dataset of the plan whose files, or what a function returns, differ now.
+
+    `now`: the file's datasets. `sources`: as its tables name them.
+    """
+    found = [_digests(info.canonical) for info in now.values()]
+    held = before.cells.unique("dataset", keep="first", maintain_order=True)
+    for name, text in held.select("dataset", "canonical").iter_rows():
+        planned = _digests(json.loads(text)["dataset"])
+        if name not in now or planned in found:  # perhaps under another name
+            continue
+        source = sources.get(name, name)
         changed = "has changed since it was planned"
+        path = (source or "").removeprefix("file:")
         raise UserError(
             f"{path} {changed}, or is another file" if path else f"what it returns {changed}",
             file=file,
@@ -97,6 +98,10 @@ def _require_same_files(
             remedy="restore what was planned, or plan what it holds now into another directory "
             "with --out; manyseed resume trains the rest on the prepared copy of what was planned",
         )
+
+
+def _digests(dataset: Mapping[str, Any]) -> list[Any]:
+    return [dataset.get(key) for key in DIGESTS]
 
 
 def _difference(cell: pl.DataFrame, asked: pl.DataFrame) -> str:

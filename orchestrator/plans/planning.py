@@ -45,7 +45,7 @@ from manyseed.orchestrator.plans.code import (
 )
 from manyseed.orchestrator.plans.cost import check_room, observed_seconds
 from manyseed.orchestrator.plans.extension import extended
-from manyseed.orchestrator.plans.growth import check_kept
+from manyseed.orchestrator.plans.growth import check_kept, require_same_files
 from manyseed.orchestrator.plans.layout import (
     PAIR,
     Groups,
@@ -69,12 +69,13 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     """
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
-    asked = load_and_use(sweep_file, settings, lambda sweep: expand(sweep, sweep_file, own))
     if paths.cells.is_file():
         before, groups = Plan.read(paths), Groups.read(paths)
     else:
-        _check_free(directory)
         before, groups = Plan.empty(), Groups()
+    asked = _expanded(sweep_file, settings, own, before)
+    if not paths.cells.is_file():
+        _check_free(directory)
     return restoring(paths, _change(sweep_file, paths, asked, before, groups, own))
 
 
@@ -82,8 +83,25 @@ def planned_again(paths: SweepPaths, before: Plan, groups: Groups) -> Change:
     """Return what planning a sweep's own file on top of `before` would do; no code is tried."""
     file = paths.sweep_file
     own = OwnCode.beside(file, read_pins(paths), paths.directory).as_planned()
-    asked = load_and_use(file, (), lambda sweep: expand(sweep, file, own))
+    asked = _expanded(file, (), own, before)
     return _change(file, paths, asked, before, groups, own)
+
+
+def _expanded(
+    file: Path, settings: Sequence[str], own: OwnCode, before: Plan
+) -> tuple[SweepFile, bytes, Expansion]:
+    """Load a file and expand it; what has changed of planned data is told before code fails on it.
+
+    `settings`: as `plan_change`.
+    """
+
+    def use(sweep: SweepFile) -> Expansion:
+        sources = {name: table.source for name, table in sweep.dataset.items()}
+        return expand(
+            sweep, file, own, lambda found: require_same_files(before, found, sources, file)
+        )
+
+    return load_and_use(file, settings, use)
 
 
 def _change(
@@ -104,8 +122,7 @@ def _change(
     asked, twins = _merge_twins(asked, before, expansion, sweep_file)
     expansion = replace(expansion, cells=asked.select(expansion.cells.columns))
     asked = asked.filter(~pl.col("cell").is_in(before.dropped.implode()).fill_null(False))
-    sources = {name: table.source for name, table in sweep.dataset.items()}
-    check_kept(before, asked, sources, sweep_file)
+    check_kept(before, asked, sweep_file)
     expansion = expansion.with_names_of(before.all_cells)
     groups = extended(groups, asked, sweep, expansion, sweep_file)
     _check_analysis(sweep, groups, sweep_file)

@@ -18,9 +18,10 @@ from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.stacks import choices
 from manyseed.orchestrator.progress.problems import behind, problems, set_aside, to_change
-from manyseed.orchestrator.progress.timeleft import seconds_left
+from manyseed.orchestrator.progress.timeleft import hanging, seconds_left
 from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
+from manyseed.orchestrator.store.arrays import NOISY, SEEN, method_of
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.submissions.memory import to_ask_for
@@ -239,7 +240,7 @@ class Status(TypedDict):
     each_task: list[TaskStatus]
     workers: int  # training processes
     runs_per_hour: float  # the rate of `seconds_left`, or without it, the rate so far
-    seconds_left: float | None  # none if nothing trains, or all that does was asked to stop
+    seconds_left: float | None  # none if nothing trains, or what does was asked to stop or hangs
     stopping: int  # tasks that run, or wait, but were asked to stop
     submissions: list[SubmissionStatus]
     problems: list[str]  # a sentence each
@@ -300,6 +301,8 @@ def status(paths: SweepPaths) -> Status:
     ]
     stopping = sum(asked for asked, _ in alive)
     goes_on = any(not asked and task.state == "running" for asked, task in alive)
+    hang = hanging(paths, state, running)
+    goes_on &= not hang or len(hang) < min(workers, state.counts["missing"])
     left = seconds_left(paths, state, running) if workers and goes_on else None
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
@@ -338,7 +341,7 @@ def status(paths: SweepPaths) -> Status:
         "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
-        "problems": [*problems(paths, state, listed, tasks, left_behind)],
+        "problems": [*hang, *problems(paths, state, listed, tasks, left_behind)],
         "failures": [
             {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
             for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)
@@ -360,6 +363,20 @@ def _damage(paths: SweepPaths) -> str:
     return damage(paths)
 
 
+def in_group(classifier: str) -> str:
+    """Return the name of a group's classifier in words: ``lr-sgd, with label noise``."""
+    name, _, ensembling = classifier.partition("~")
+    if not ensembling:
+        return classifier
+    method = method_of(ensembling)
+    kinds = {SEEN: "transformed test images", NOISY: "label noise"}
+    told = [words for suffix, words in kinds.items() if suffix in ensembling]
+    if method == "none" and not told:
+        told = ["augmented images"]
+    named = name if method == "none" else f"{name}, {method}"
+    return f"{named}, with {' and '.join(told)}" if told else named
+
+
 def summary(paths: SweepPaths) -> list[str]:
     """Return the state of a sweep and its next steps in a few lines, or why it cannot be read."""
     try:
@@ -373,7 +390,7 @@ def summary(paths: SweepPaths) -> list[str]:
     lines = [", ".join([f"{finished:,} of {runs['runs']:,} {run} finished", *rest])]
     for group in groups[:_GROUPS_SHOWN]:
         done = f"{group['done'] + group['copy']:,} of {group['runs']:,}"
-        lines.append(f"  {group['dataset']} × {group['classifier']}: {done}")
+        lines.append(f"  {group['dataset']} × {in_group(group['classifier'])}: {done}")
     if len(groups) > _GROUPS_SHOWN:
         lines.append(f"  and {len(groups) - _GROUPS_SHOWN:,} more")
     return lines + [f"{step['what']}: {step['command']}" for step in state["next"]]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from manyseed.orchestrator.errors import StoreError
+from manyseed.analysis.counts import duration
+from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.store.arrays import MISSING
@@ -63,6 +64,35 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
     left = known / speed + unknown / min(speed, float(workers))
     return max(round(left, 1), min(left, 0.1))
+
+
+_HANGS = 10.0  # times as long as fits that finished, or were expected to take
+
+
+def hanging(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> list[str]:
+    """Return a sentence for each run in flight that takes far longer than others, or expected.
+
+    `attempts`: the running attempts.
+    """
+    if not any(attempt.in_flight for attempt in attempts):
+        return []
+    runs = _priced(paths, state)
+    means = dict(runs.group_by("cell").agg(pl.col("seconds").max()).iter_rows())
+    names = dict(state.plan.cells.select("cell", "classifier").iter_rows())
+    told = []
+    for attempt in attempts:
+        for one in attempt.in_flight:
+            seconds, planned = time.time() - one.began, means.get(one.cell, 0.0)
+            if seconds < _HANGS * max(one.usual, planned):
+                continue
+            most = duration(one.usual or planned)
+            others = f"others took up to {most}" if one.usual else f"{most} were expected"
+            told.append(
+                f"run {one.cell}:{one.repeat}:{one.run} ({names.get(one.cell, '?')}) has trained "
+                f"for {duration(seconds)}, {others}; if it hangs, end it: "
+                + command("cancel", paths.directory, "--now")
+            )
+    return told
 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:

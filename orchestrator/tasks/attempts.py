@@ -42,6 +42,18 @@ _Seconds = Annotated[float, Interval(ge=0, le=2.0**40)]
 
 
 @dataclass(frozen=True, slots=True)
+class InFlight:
+    """A run that has been in training for long, whose process is alive."""
+
+    cell: _Number
+    repeat: _Number
+    run: _Number
+    began: _Seconds
+    usual: _Seconds = 0.0
+    """Longest time of fits of its group that the attempt finished, each batch's mean; 0 if none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """The last report of an attempt."""
 
@@ -67,6 +79,7 @@ class Attempt:
     memory: Annotated[int, Ge(0), Le(2**50)] = 0
     cpu_seconds: _Seconds = 0.0
     """The most bytes that its processes used at once, and their time on cores; 0 if unknown."""
+    in_flight: tuple[InFlight, ...] = ()  # only what has been in training for long
     reason: str = ""
     details: str = ""  # why it broke: one line, and the full output
     node_at_fault: bool = False
@@ -97,6 +110,7 @@ class Attempt:
         left_out = ["folder"]
         left_out += [] if self.plan else ["plan"]
         left_out += [] if self.memory or self.cpu_seconds else ["memory", "cpu_seconds"]
+        left_out += [] if self.in_flight else ["in_flight"]
         left_out += [] if self.reason else ["reason", "details", "node_at_fault"]
         left_out += [] if self.blocks or self.exit_code is not None else ["blocks", "exit_code"]
         for name in left_out:

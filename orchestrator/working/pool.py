@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -39,6 +39,7 @@ from typing import Any, TypeVar
 
 from manyseed.orchestrator.devices import assigned
 from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.tasks.attempts import InFlight
 from manyseed.slurm import processes
 from manyseed.slurm.processes import Process, belong_to_parent, shielded
 
@@ -49,6 +50,8 @@ CAN_FORK = sys.platform == "linux"  # elsewhere the kernel does not kill forks w
 
 THREADED = 75
 """Exit code of a nursery whose libraries have started threads, so that it must not fork."""
+
+LONG_SECONDS = 60.0  # a fit in flight that takes longer is reported
 
 _PACKET = 2**16
 _POLL_SECONDS = 0.02
@@ -255,6 +258,7 @@ class Worker:
     """One training process; `batch` is its current work, None while it starts or waits.
 
     `is_alone` tells whether no other may run beside it, and `left` whether it gave its work back.
+    `begun`: how many runs of the batch are known to have begun, the last of them at `since`.
     """
 
     index: int
@@ -264,6 +268,8 @@ class Worker:
     ready: bool = field(default=False)
     is_alone: bool = False
     left: bool = False
+    begun: int = 0
+    since: float = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -329,7 +335,7 @@ class Pool:
 
     def send(self, worker: Worker, batch: Any) -> None:
         """Give a worker a batch; if the worker just died, `messages` reports it."""
-        worker.batch = batch
+        worker.batch, worker.begun, worker.since = batch, 1, time.time()
         with suppress(OSError):
             worker.pipe.send(batch)
 
@@ -378,6 +384,30 @@ class Pool:
         """The numbers of its processes, the nursery's included."""
         mine = [self._nursery.pid] if self._nursery else []
         return mine + [pid for worker in self.workers if (pid := worker.process.pid) is not None]
+
+    def long_in_flight(
+        self, finished: Callable[[int], Collection[int]], usual: Mapping[int, float]
+    ) -> tuple[InFlight, ...]:
+        """Return the runs that have been in training for at least a minute.
+
+        `finished`: returns the finished rows of a group. `usual`: by group, how long fits took.
+        """
+        now, found = time.time(), []
+        for worker in self.workers:
+            batch = worker.batch
+            if batch is None or now - worker.since < LONG_SECONDS:
+                continue
+            if len(batch.runs) > 1:
+                rows = finished(batch.group)
+                ended = [n for n, (row, _) in enumerate(batch.runs, 1) if row in rows]
+                begun = min(max(ended, default=0) + 1, len(batch.runs))
+                if begun > worker.begun:
+                    worker.begun, worker.since = begun, now
+                    continue
+            run = batch.runs[worker.begun - 1][1]
+            took = usual.get(batch.group, 0.0)
+            found.append(InFlight(batch.cell, batch.repeat, run, worker.since, took))
+        return tuple(found)
 
     @property
     def is_training(self) -> bool:

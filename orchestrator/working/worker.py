@@ -276,6 +276,7 @@ class TaskAttempt:
         self.deaths: Counter[tuple[int, int]] = Counter()
         self.done: Counter[int] = Counter()
         self.failed: Counter[int] = Counter()
+        self.longest: dict[int, float] = {}
         self.set_aside = self.killed = 0
         self.fault: Fault | None = None
         self.is_task_at_fault = False
@@ -434,6 +435,7 @@ class TaskAttempt:
         self._settle(batch, outcome.done, len(outcome.failures))
         self.queue.settle(batch, [failure.row for failure in outcome.failures])
         self.queue.learn(batch.group, outcome.seconds)
+        self.longest[batch.group] = max(self.longest.get(batch.group, 0.0), outcome.seconds)
         self._publish_if_complete(batch)
 
     def _settle(self, batch: Batch, done: tuple[int, ...], failed: int) -> None:
@@ -529,6 +531,7 @@ class TaskAttempt:
             workers=len(self.pool.workers),
             memory=self.memory,
             cpu_seconds=self.cpu_seconds,
+            in_flight=self.pool.long_in_flight(self.publisher.journaled, self.longest),
             reason=self.fault.reason if self.fault else "",
             details=self.fault.details if self.fault else "",
             node_at_fault=self.is_node_at_fault,

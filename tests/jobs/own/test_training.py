@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from manyseed.jobs import classifiers
-from manyseed.jobs.own import record, table, training
+from manyseed.jobs.own import probe, record, table, training
 from manyseed.jobs.own.calling import OwnError, asked, load
-from manyseed.jobs.own.findings import Findings
+from manyseed.jobs.own.findings import Findings, ProbeRequest
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Handling
@@ -168,3 +168,29 @@ def test_an_interrupted_run_goes_on_from_its_own_folder_alone(tmp_path: Path) ->
 def test_a_misspelt_name_is_answered_with_the_nearest(entry: str, said: str) -> None:
     with pytest.raises(ImportError, match=said):
         load(entry)
+
+
+clock = [0.0, 0.0]  # the time, and the part of a fit's that does not grow with its rows
+
+
+def timed(X: Any, X_test: Any, batch: Any) -> Any:
+    """Take 0.1 s for 64 rows, and what does not grow with them."""
+    clock[0] += clock[1] + 0.1 * len(X) / 64
+    return batch.normal(size=(len(X_test), 3))
+
+
+@pytest.mark.parametrize(
+    ("fixed", "at_300"), [(1.4, 1.4 + 0.1 * 300 / 64), (0.05, 0.15 * 300 / 64)]
+)
+def test_what_does_not_grow_with_the_rows_is_not_scaled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fixed: float, at_300: float
+) -> None:
+    """A fit that takes 1.5 s for 64 rows is measured again with more; a short one is not."""
+    clock[1] = fixed
+    monkeypatch.setattr(probe, "perf_counter", lambda: clock[0])
+    own = {"train": f"{HERE}:timed"}
+    request = ProbeRequest(own, {}, False, False, 4, 0, ["a", "b", "c"], None, [], [])
+    findings = probe._probed(table.read(own), request, tmp_path)
+    assert findings.seconds == pytest.approx(fixed + 0.1)
+    data: Any = None
+    assert record._seconds(findings)(data, data, 300) == pytest.approx(at_300)

@@ -598,6 +598,40 @@ def test_a_file_edited_later_is_named_and_its_copy_as_planned_is_trained_on(tmp_
     assert_equal(stored(edited), stored(expected))
 
 
+def test_a_file_that_has_changed_is_named_before_code_fails_on_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    table, file = tmp_path / "table.csv", tmp_path / "s.toml"
+    text = "x,y\n" + "".join(f"{i % 7},{'ab'[i % 2]}\n" for i in range(40))
+    table.write_text(text)
+    (tmp_path / "mine.py").write_text(
+        "def fit(X, X_test, batch):\n    return batch.normal(size=len(X_test))\n"
+    )
+    file.write_text(
+        'name = "x"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\ndataset = ["d"]\n'
+        'classifier = ["mine"]\n[dataset.d]\nsource = "file:table.csv"\ntarget = "y"\n'
+        '[classifier.mine]\ntrain = "mine:fit"\nscores = "decisions"\n'
+    )
+    sweep = Sweep.plan(file, tmp_path / "out")
+    table.rename(tmp_path / "older.csv")
+    table.write_text(text.replace("b", "c", 1))  # a third class, which the function cannot have
+    for verb in ("plan", "run"):
+        code, said = inside(verb, file, "--out", sweep.directory)
+        said = " ".join(said.split())
+        assert code == 2
+        assert "dataset.d: table.csv has changed since it was planned, or is another file" in said
+        assert "mine:fit" not in said
+    os.utime(table, (1e9, 1e9))  # as a copy that keeps its time
+    with pytest.warns(UserWarning, match=r"table.csv has changed since it was planned"):
+        sweep.submit(workers=1)
+    sweep.wait()
+    assert sweep.status()["runs"]["done"] == 2
+    table.unlink()
+    (tmp_path / "older.csv").rename(table)
+    file.write_text(file.read_text().replace('"d"', '"e"').replace("dataset.d", "dataset.e"))
+    assert plan_change(file, sweep.directory).is_empty, "the same data under another name"
+
+
 def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     table, file = tmp_path / "table.csv", tmp_path / "s.toml"
     rows = (f"{i + 100},2020-01-{1 + i % 9:02d},{i % 3},{i / 7},1,{'ab'[i % 2]}" for i in range(40))

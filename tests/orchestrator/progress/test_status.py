@@ -319,3 +319,20 @@ def test_copies_of_a_failed_run_count_with_its_error_whichever_errors_are_shown(
     survey = SimpleNamespace(failures=found)
     monkeypatch.setattr("manyseed.orchestrator.progress.logs.survey", lambda paths: survey)
     assert _failures(SimpleNamespace(paths=None), state) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mlp", "mlp"),
+        ("lr-sgd~none~perturb_labels", "lr-sgd, with label noise"),
+        ("resnet~none", "resnet, with augmented images"),
+        ("mlp~snapshot", "mlp, snapshot"),
+        (
+            "cnn~mc-dropout~test_augment~perturb_labels",
+            "cnn, mc-dropout, with transformed test images and label noise",
+        ),
+    ],
+)
+def test_groups_are_named_in_words(name: str, words: str) -> None:
+    assert module.in_group(name) == words

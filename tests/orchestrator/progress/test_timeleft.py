@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyseed.orchestrator.progress.timeleft import seconds_left
+from manyseed.orchestrator.progress.timeleft import hanging, seconds_left
 from manyseed.orchestrator.store.arrays import DONE, MISSING
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.orchestrator.tasks.attempts import Attempt
+from manyseed.orchestrator.tasks.attempts import Attempt, InFlight
 
 WORKERS = 4
 
@@ -129,3 +129,20 @@ def test_the_rate_and_the_time_left_agree(
     found = quick.status()
     assert found["seconds_left"] is None
     assert found["runs_per_hour"] == pytest.approx(3600 * 16 / 3000, rel=0.1)
+
+
+def test_a_fit_that_takes_far_longer_than_others_is_named(quick: Sweep, expected: float) -> None:
+    now, state = time.time(), quick.survey()
+    flying = [InFlight(1, 0, 2, now - 600, 1.0), InFlight(0, 1, 1, now - 601, 70.0)]
+    first = dataclasses.replace(attempt({"0": 5}, 700.0), in_flight=tuple(flying))
+    first.write(folder := quick.paths.tasks)
+    assert Attempt.read(folder).in_flight == first.in_flight
+    (told,) = hanging(quick.paths, state, [first, attempt({}, 9.0)])
+    assert told.startswith("run 1:0:2 (")
+    assert "has trained for 10 min 00 s, others took up to 1 s" in told
+    assert f"manyseed cancel {quick.directory} --now" in told
+    alone = dataclasses.replace(first, in_flight=(InFlight(1, 0, 2, now - 101),))
+    (told,) = hanging(quick.paths, state, [alone])
+    assert "10 s were expected" in told
+    soon = dataclasses.replace(first, in_flight=(InFlight(1, 0, 2, now - 61),))
+    assert not hanging(quick.paths, state, [soon]), "not ten times as long as expected"

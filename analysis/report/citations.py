@@ -112,19 +112,25 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
     """
     of_dataset = cells.group_by("dataset").agg(n=pl.col("classifier").n_unique())
     several = int(of_dataset["n"].max() or 0)  # type: ignore[arg-type]
-    if several > 1 and sets > 1:
-        pairs = several * (several - 1) // 2
-        all_pairs = (
+    pairs = several * (several - 1) // 2
+    level = ", at 95 %"
+    if pairs > 1:
+        level = (
             f", at 95 % for all {pairs:,} pairs of classifiers of a data set together "
             "(Bonferroni's correction [@dunn1961])"
         )
+    if several > 1 and sets > 1:
         yield (
             "A classifier is called better than another (A > B) if the interval of the difference "
             "excludes 0: mean accuracies over runs, paired by test set, with Student's t over test "
-            f"sets{all_pairs if pairs > 1 else ', at 95 %'}."
+            f"sets{level}."
         )
     elif several > 1:
-        yield "Which classifier is better is not judged, as there is a single test set."
+        yield (
+            "A classifier is called better than another (A > B) on the single test set alone, if "
+            "Welch's t interval [@welch1947] of the difference of mean accuracies over seeds "
+            f"excludes 0{level}; of other test sets, nothing is said."
+        )
     if cells.height > 1:
         yield (
             "Two cells compared by themselves: runs with the same index are paired where they "

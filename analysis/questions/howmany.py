@@ -359,7 +359,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: no spread is seen."
         if bound is not None:
             headline = (
-                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, as no spread is seen."
+                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most: spreads so far are "
+                "below one test point."
             )
         why = _no_spread(unknown, own)
         if bound is not None and unknown.height > 1:

@@ -48,7 +48,8 @@ def _of_lists(own: Own) -> str:
         if isinstance(value, list) and len(value) > 1 and {*map(type, value)} <= {int, float, str}:
             return (
                 f"\n  {name} is the whole list; values to try one by one are an hparam grid of "
-                f"this classifier: grid = {{ {name} = {json.dumps(value)} }}"
+                f"this classifier: params = {{ {name} = {json.dumps(value[0])} }} and "
+                f"grid = {{ {name} = {json.dumps(value)} }}"
             )
     return ""
 

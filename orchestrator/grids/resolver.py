@@ -520,6 +520,8 @@ class Resolver:
         remedies = [*needed(f"[{table}]", error.needs, given)]
         if isinstance(value, list) and parts[0] == "hparams" and len(parts) > 1:
             listed = f"grid = {{ {toml_key(parts[1])} = {toml_value(value)} }}"
+            if value and not {*given}.isdisjoint(classifiers.FORMS):  # an argument of one's code
+                listed = f"params = {{ {toml_key(parts[1])} = {toml_value(value[0])} }}, {listed}"
             remedies.append(
                 f'to try several: {listed} in [{table}], hparams = ["grid"] in [[grid]]'
             )

@@ -668,7 +668,7 @@ def test_a_list_that_code_takes_for_one_value_is_told(tmp_path: Path) -> None:
         plan_change(write(tmp_path / "list.toml", text), tmp_path / "sweep")
     assert (
         "width is the whole list; values to try one by one are an hparam grid of this "
-        "classifier: grid = { width = [16, 64] }"
+        "classifier: params = { width = 16 } and grid = { width = [16, 64] }"
     ) in " ".join(str(raised.value).split())
 
 

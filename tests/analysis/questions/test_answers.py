@@ -446,7 +446,7 @@ def test_equal_runs_are_not_enough_runs():
     assert "the sd of further runs is at most 0.11 (95 %, for normal values)" in text
     assert "for which 1,875 runs are enough." in text
     few = dict(headlines(equal_runs(classifiers=("mlp",), repeats=1, runs=3)))["enough"]
-    most = "Accuracy to ± 0.005 takes 1,875 seeds at most, as no spread is seen."
+    most = "Accuracy to ± 0.005 takes 1,875 seeds at most: spreads so far are below one test point."
     assert few == most
     some = said(equal_runs("lr-sgd", repeats=1, runs=3, sd=0.06))["enough"]
     assert some.startswith("In data-00 × mlp (cell 1), it cannot be told yet; at least ")

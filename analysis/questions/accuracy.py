@@ -21,7 +21,7 @@ from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import Real, t_interval, too_few, within
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
-from manyseed.analysis.questions.usual import CONTEXT, chosen
+from manyseed.analysis.questions.usual import ALONE, CONTEXT, models
 from manyseed.analysis.tables.rows import Tables
 
 LISTED = 8  # datasets
@@ -98,7 +98,7 @@ def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracie
 def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Accuracies:
     """Compare the classifiers of a dataset in its chosen context."""
     others = [name for name in CONTEXT if name != "dataset"]
-    usual = _usual(own, others)
+    usual = models(own).sort("cell", "repeat_index")
     cells = usual.unique("classifier", keep="first", maintain_order=True).select("cell")
     usual = usual.join(cells, on="cell", how="semi", maintain_order="left")
     shared = usual.filter(pl.col("cell").n_unique().over("repeat_index") == cells.height)
@@ -127,34 +127,9 @@ def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Acc
         differences=apart[: len(names) - 1],
         test_sets=table.shape[1],
         runs=(min(n_runs), max(n_runs)),
-        more=len({*own["classifier"]} - {*usual["_alone"]}) + cells.height - len(names),
+        more=len({*own["classifier"]} - {*usual[ALONE]}) + cells.height - len(names),
         pairs=tuple((names[k], one) for k, one in zip(first, apart, strict=True)),
         cells=tuple(shared["cell"].unique(maintain_order=True).to_list()),
-    )
-
-
-def _usual(own: pl.DataFrame, others: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of a dataset's chosen context, and of classifiers with hparams of their own.
-
-    Of few configurations, each stands for itself: in the column classifier it is called after its
-    classifier, which is kept in `_alone`, and its hparams.
-    """
-    context = chosen(own)
-    level, rest = context["hparams"][0], [name for name in others if name != "hparams"]
-    like = own.join(context.select(rest), on=rest, how="semi", nulls_equal=True)
-    n, is_usual = pl.col("hparams").n_unique().over("classifier"), pl.col("hparams") == level
-    is_first = (n == 1) | (n > SHOWN) | pl.lit(level == REFERENCES["hparams"])
-    as_usual = is_usual.any().over("classifier") & is_first
-    named = pl.format("{} {}", "classifier", "hparams")
-    return (
-        like.with_columns(_alone="classifier", _as_usual=as_usual, _n=n)
-        .filter(pl.when("_as_usual").then(is_usual).otherwise(pl.col("_n") <= SHOWN))
-        .with_columns(
-            classifier=pl.when(pl.col("_as_usual") | (pl.col("_n") == 1))
-            .then("classifier")
-            .otherwise(named)
-        )
-        .sort("cell", "repeat_index")
     )
 
 

@@ -15,6 +15,9 @@ CONTEXT = [name for name in AXES if name != "classifier"]
 """The axes that describe a cell, without its classifier."""
 
 _OTHERS = [name for name in CONTEXT if name != "dataset"]
+CONFIGURATIONS = 5  # most of a classifier that are models of their own
+ALONE = "_alone"
+"""The column of `models` that holds the classifier."""
 _DATA = [*UNPERTURBED]
 """The axes along which training data or hparams are drawn or changed: no matter of seeds alone."""
 
@@ -29,6 +32,30 @@ def chosen(own: pl.DataFrame) -> pl.DataFrame:
         .sort("_many", "_usual", "_first", descending=[True, True, False])
         .head(1)
         .select(_OTHERS)
+    )
+
+
+def models(own: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the models of a dataset that are compared: those of the chosen context.
+
+    A classifier that lacks its hparams, or of which none are usual, has a model for each of its
+    configurations, if these are few: in the column classifier it is called after both, and `ALONE`
+    holds the classifier.
+
+    `own`: columns cell and those of `AXES`, of one dataset.
+    """
+    context = chosen(own)
+    level, rest = context["hparams"][0], [name for name in _OTHERS if name != "hparams"]
+    like = own.join(context.select(rest), on=rest, how="semi", nulls_equal=True)
+    n, is_usual = pl.col("hparams").n_unique().over("classifier"), pl.col("hparams") == level
+    is_first = (n == 1) | (n > CONFIGURATIONS) | pl.lit(level == REFERENCES["hparams"])
+    as_usual = is_usual.any().over("classifier") & is_first
+    named = pl.format("{} {}", "classifier", "hparams")
+    is_named = ~pl.col("_as_usual") & (pl.col("_n") > 1)
+    return (
+        like.with_columns(pl.col("classifier").alias(ALONE), _as_usual=as_usual, _n=n)
+        .filter(pl.when("_as_usual").then(is_usual).otherwise(pl.col("_n") <= CONFIGURATIONS))
+        .with_columns(classifier=pl.when(is_named).then(named).otherwise("classifier"))
     )
 
 

@@ -16,6 +16,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.labels import labelled
+from manyseed.analysis.questions.usual import models
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,11 @@ def listed(words: Sequence[str]) -> str:
 def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterator[str]:
     """Say which tests are behind verdicts: as `questions.accuracy`, `comparison` and `effects`.
 
-    `cells`: with the columns of `AXES`. `sets`: test sets of a cell. `has`: the result tables.
+    `cells`: with the columns cell and those of `AXES`. `sets`: test sets of a cell. `has`: the
+    result tables.
     """
-    of_dataset = cells.group_by("dataset").agg(n=pl.col("classifier").n_unique())
-    several = int(of_dataset["n"].max() or 0)  # type: ignore[arg-type]
+    parts = cells.partition_by("dataset")
+    several = max((models(own)["classifier"].n_unique() for own in parts), default=0)
     pairs = several * (several - 1) // 2
     level = ", at 95 %"
     if pairs > 1:

@@ -502,7 +502,7 @@ _KINDS = {
     **dict.fromkeys(("mlp", "vit-transfer", "module", *_OF_IMAGES), "torch"),
     "xgb": "xgboost",
 }
-"""Packages that train trained of this project."""
+"""Packages that train classifiers of this project."""
 
 
 def _ends(column: pl.Series) -> str:

@@ -159,6 +159,7 @@ def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> 
     for level in levels:
         assert f"lr-sgd {level} {cells[level]:.3f}" in said
     assert f"svm-sgd {cells['default']:.3f}" in said
+    assert "for all 3 pairs of classifiers" in inside("methods", sweep.directory)[1]
     code, said = inside("compare", sweep.directory, "--by", "train_fraction")
     assert (code, "choose another axis with --by (classifier, hparams)" in said) == (2, True)
 

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
-from manyseed.orchestrator.errors import Unread, UserError, require_one_of
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError, require_one_of
 from manyseed.orchestrator.importing.archive import TABLES, opened, read_frame, read_tensors
 from manyseed.orchestrator.importing.arrays import (
     NOTHING,
@@ -150,6 +150,7 @@ def _in_own_folders(files: Sequence[Path]) -> dict[Path, Path]:
     Files of labels may be predicted ones: in all, each class occurs as often if they are true.
     """
     of_folder: dict[Path, Path] = {}
+    lacking = list[Path]()
     for folder in dict.fromkeys(file.parent for file in files):
         if not folder.is_dir():  # of arrays in memory
             return {}
@@ -157,14 +158,32 @@ def _in_own_folders(files: Sequence[Path]) -> dict[Path, Path]:
         held = [one for one in held if one not in files and is_truth(one)]
         named = [one for one in held if one.stem in TRUTHS] or held
         if len(named) != 1 or named[0].stem.lower() == "test":
-            return {}
-        of_folder[folder] = named[0]
+            lacking.append(folder)
+        else:
+            of_folder[folder] = named[0]
+    if lacking:
+        _require_alike(of_folder, [file for file in files if file.parent in lacking])
+        return {}
     if any("label" in one.stem.lower() for one in of_folder.values()):
         with suppress(UserError, OSError):
             if len({np.sort(_truth(one, None)).tobytes() for one in of_folder.values()}) == 1:
                 return {file: of_folder[file.parent] for file in files}
         return {}
     return {file: of_folder[file.parent] for file in files}
+
+
+def _require_alike(of_folder: Mapping[Path, Path], lacking: Sequence[Path]) -> None:
+    """Refuse files without true classes beside them where others have theirs, which differ."""
+    theirs = [one for one in of_folder.values() if one.stem in TRUTHS]
+    if len({one.read_bytes() for one in theirs}) > 1:
+        names = some(list(dict.fromkeys(one.name for one in theirs)), 3)
+        more = f", nor {len(lacking) - 1:,} more files" * (len(lacking) > 1)
+        raise OtherTests(
+            f"has no true classes beside it{more}; others have {names}, which differ, so none is "
+            "for all",
+            file=lacking[0],
+            remedy=f"add its {theirs[0].name}, or import the others without it",
+        )
 
 
 def require_no_others(files: Sequence[Path], truths: Sequence[Path], given: Path) -> None:

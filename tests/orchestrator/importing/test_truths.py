@@ -200,3 +200,23 @@ def test_labels_beside_scores_that_are_predicted_are_no_truth(
         np.save(folder / "labels.npy", label(seed))
     given = ("import", "tree", "--name", "{run}/preds.npy", "--truth", "y.npy", "--out", "sweep")
     assert command(*given).returncode == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--truth", "lab/seed_0/y_true.npy")])
+def test_a_run_that_lacks_its_own_true_classes_is_not_given_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    draws = np.random.default_rng(0)
+    for seed in range(4):
+        folder = Path("lab") / f"seed_{seed}"
+        folder.mkdir(parents=True)
+        np.save(folder / "preds.npy", draws.integers(0, 3, 50))
+        if seed != 2:
+            np.save(folder / "y_true.npy", draws.integers(0, 3, 50))
+    done = command("import", "lab", "--out", "s", "--name", "seed_{run}/preds.npy", *options)
+    assert done.returncode == 2
+    said = " ".join(done.output.split())
+    assert "lab/seed_2/preds.npy: has no true classes beside it; others have y_true.npy" in said
+    assert "add its y_true.npy, or import the others without it" in said
+    assert not Path("s").exists()

@@ -112,9 +112,17 @@ class Scripts:
         return [pid for pid in pids if pid and Path(f"/proc/{pid}").exists()]
 
     def end(self) -> None:
-        for pid in self.alive():
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not self.alive(), "the end of all tasks")
+        """Kill all tasks, also those whose processes have not noted their pids yet."""
+
+        def are_ended() -> bool:
+            for pid in self.alive():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            files = [place / "pid" for place in self.elements]
+            noted = all(file.exists() and file.read_text() for file in files)
+            return noted and not self.alive()
+
+        wait_until(are_ended, lambda: f"the end of all tasks: {self.alive()} of {self.elements}")
 
 
 @pytest.fixture

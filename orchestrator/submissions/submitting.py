@@ -24,6 +24,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import choose_cells
 from manyseed.orchestrator.plans.code import CodeHere, in_bf16, remedy
+from manyseed.orchestrator.plans.edited import warn_of_edits
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
@@ -223,6 +224,7 @@ def submit(
     Waiting tasks that a pause holds are released. Tasks that were asked to stop are waited for,
     with a message to `report`.
     """
+    warn_of_edits(paths)
     scheduler = scheduler_of(request.profile.reached) if request.profile else None
 
     def dispensable(other: Scheduler) -> bool:

@@ -24,7 +24,13 @@ from rich.text import Text
 from manyseed.analysis.counts import counted as counted
 from manyseed.analysis.counts import duration as duration
 from manyseed.analysis.counts import fixed
-from manyseed.orchestrator.errors import INTERRUPTED, ManyseedError, command
+from manyseed.orchestrator.errors import (
+    INTERRUPTED,
+    DamagedFile,
+    ManyseedError,
+    UserError,
+    command,
+)
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -113,7 +119,39 @@ def say_steps(state: Mapping[str, Any]) -> None:
     if SweepPaths(Path(state["directory"])).results.exists():
         for text in state["outdated"]:
             say(text, style="dim")
+    if any(_submits(step["command"]) for step in state["next"]):
+        directory = Path(state["directory"])
+        if lacks_profile(SweepPaths(directory)):
+            say_without_profile(directory)
     say_commands(state["next"])
+
+
+def _submits(step: str) -> bool:
+    verb = step.split()[1]
+    return verb in ("submit", "resume") and "--cluster" not in step
+
+
+def say_without_profile(directory: Path) -> None:
+    """Say to make a profile first, or how to train here."""
+    from manyseed.orchestrator.tasks.intent import LOCAL
+
+    here = f"to train on this machine: {command('submit', directory, '--cluster', LOCAL)}"
+    first = f"{command('cluster', 'init')} (what it says: {command('docs', 'cluster')})"
+    console.print(f"First: {first}; or, {here}", soft_wrap=True)
+
+
+def lacks_profile(paths: SweepPaths | None = None) -> bool:
+    """Return whether this machine submits, and nothing says to what a command would submit."""
+    from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.submission import last_intent
+
+    with suppress(DamagedFile):  # reported by whoever submits
+        last = None if paths is None else last_intent(paths)
+        try:
+            choose(AUTO, last=last)
+        except UserError:
+            return True
+    return False
 
 
 def say_commands(steps: Sequence[Mapping[str, str]]) -> None:

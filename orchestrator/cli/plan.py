@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from manyseed.orchestrator.cli.output import (
     counted,
     dry_plan,
     duration,
+    lacks_profile,
     one_core,
     print_frame,
     print_json,
@@ -38,10 +39,10 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
     say_notes,
+    say_without_profile,
 )
-from manyseed.orchestrator.errors import DamagedFile, UserError, command, refused
+from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
@@ -222,8 +223,8 @@ def plan(
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
     following = _next(change, file, paths, ["--other-recipe"] * other_recipe, cluster)
-    if following[0] == "submit" and "--cluster" not in following and _lacks_profile(paths):
-        _say_without_profile(paths.directory)
+    if following[0] == "submit" and "--cluster" not in following and lacks_profile(paths):
+        say_without_profile(paths.directory)
     say_next("Next", *following)
 
 
@@ -314,27 +315,6 @@ def _taking(one: Placement) -> str:
         f"{duration(one.hours * 3600)} if nothing waits for others, the longest task "
         f"{duration(one.task_hours * 3600)} of its {duration(one.walltime_hours * 3600)}."
     )
-
-
-def _say_without_profile(directory: Path) -> None:
-    """Say to make a profile first, or how to train here."""
-    here = f"to train on this machine: {command('submit', directory, '--cluster', LOCAL)}"
-    first = f"{command('cluster', 'init')} (what it says: {command('docs', 'cluster')})"
-    console.print(f"First: {first}; or, {here}", soft_wrap=True)
-
-
-def _lacks_profile(paths: SweepPaths | None = None) -> bool:
-    """Return whether this machine submits, and nothing says to what a command would submit."""
-    from manyseed.orchestrator.submissions.profiles import AUTO, choose
-    from manyseed.orchestrator.submissions.submission import last_intent
-
-    with suppress(DamagedFile):  # reported by whoever submits
-        last = None if paths is None else last_intent(paths)
-        try:
-            choose(AUTO, last=last)
-        except UserError:
-            return True
-    return False
 
 
 def _next(
@@ -479,7 +459,7 @@ def init(
         return
     named_after = None if out is None else out.stem
     out = out or Path("sweep.toml")
-    submits = _lacks_profile()
+    submits = lacks_profile()
     with console.status("reading the data, and timing a fit"):
         text, told, sound = sweep_file(data, model, target, named_after, out, submits=submits)
     if out.exists():

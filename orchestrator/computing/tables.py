@@ -30,6 +30,8 @@ from manyseed.orchestrator.disk.parquet import (
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command, nearest
 from manyseed.orchestrator.paths import DRAWN, SweepPaths
+from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:
     from manyseed.analysis.tables.rows import Tables
@@ -360,6 +362,8 @@ def read_results(paths: SweepPaths) -> Results:
         record = None
     lost = [file for file in files.values() if not file.exists()]
     if record is None or lost:
+        if record is None and not survey(paths).finished_cells.height:
+            raise nothing_finished(paths)
         is_one = record is not None and len(lost) < len(files)
         raise UserError(
             "is lost" if is_one else "there are no results yet",

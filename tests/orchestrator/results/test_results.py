@@ -421,10 +421,11 @@ def test_results_before_an_analysis_are_refused_with_the_command(quick: Sweep) -
 
 def test_analysis_without_a_finished_run_is_refused(tmp_path: Path) -> None:
     sweep = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep")
-    for _ in range(2):
-        result = command("analyze", sweep.directory)
+    for verb in ("analyze", "analyze", "answers", "query", "report", "howmany", "plot"):
+        result = command(verb, sweep.directory)
         assert result.returncode == 2
-        assert "no run is finished yet" in result.stderr
+        assert "no run is finished yet" in result.stderr, verb
+        assert f"manyseed submit {sweep.directory}" in result.stderr.replace("\n", ""), verb
     assert not sweep.paths.results.exists()
 
 

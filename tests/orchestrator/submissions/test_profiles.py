@@ -71,6 +71,7 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
     assert first.endswith(
         f"; or, to train on this machine: manyseed submit {sweep.directory} --cluster local"
     )
+    assert first in command("status", sweep.directory).stdout
     before = sorted(login.rglob("*"))
     for out in (sweep.directory, login / "new"):
         code, said = inside("run", login / "quick.toml", "--out", out)

@@ -172,23 +172,26 @@ def fault(error: BaseException, reason: str, details: str, paths: SweepPaths) ->
     """Return the fault for an error; a full disk and a wrong folder are the same on every node."""
     if isinstance(error, PreparedElsewhere):
         return Fault(reason, details, is_of_task=True)
-    if not _is_sweeps_disk_full(error, paths.directory):
+    if (code := _sweeps_disk_full(error, paths.directory)) is None:
         return Fault(reason, details, is_crowded=isinstance(error, GpuFull))
-    told = f"the disk of {paths.directory} is full ({reason.splitlines()[0]})"
+    # without the file, which is another for each task: the same reason is told once for all
+    told = f"the disk of {paths.directory} is full ({os.strerror(code)})"
     return Fault(told, details, is_of_task=True)
 
 
-def _is_sweeps_disk_full(error: BaseException | None, directory: Path) -> bool:
-    """Return whether an error, or one that it came from, is of the disk that nodes share."""
+def _sweeps_disk_full(error: BaseException | None, directory: Path) -> int | None:
+    """Return the errno if an error, or one that it came from, is of the disk that nodes share."""
     is_of_store = False
     while error is not None:
         is_of_store |= isinstance(error, StoreUnavailable)
         if isinstance(error, OSError) and error.errno in _FULL:
             if isinstance(error.filename, str | os.PathLike):
-                return Path(error.filename).resolve().is_relative_to(directory.resolve())
-            return is_of_store or _free_bytes(directory) < _LEAST_BYTES
+                is_of_it = Path(error.filename).resolve().is_relative_to(directory.resolve())
+            else:
+                is_of_it = is_of_store or _free_bytes(directory) < _LEAST_BYTES
+            return error.errno if is_of_it else None
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def _free_bytes(directory: Path) -> float:

@@ -27,6 +27,8 @@ def test_a_full_shared_disk_is_said_of_the_disk(tmp_path: Path, code: int) -> No
     found = of(full(tmp_path / "store" / "c", code), tmp_path)
     assert found.is_of_task, "no node is to be avoided"
     assert f"the disk of {tmp_path} is full" in found.reason
+    another = queue.fault(full(tmp_path / "b", code), "OSError: of b", "", SweepPaths(tmp_path))
+    assert another.reason == found.reason, "told once for all tasks"
 
 
 def test_so_is_one_that_the_store_met(tmp_path: Path) -> None:

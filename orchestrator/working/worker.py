@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import time
 import traceback
 from collections import Counter
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from manyseed.jobs.datasets.cache import data_home
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, read_end
 from manyseed.orchestrator.errors import DamagedFile, LeaseHeld, UnavailableError
@@ -214,6 +216,10 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     paths = SweepPaths(Path(directory))
     node = Node.here()
     n_workers = node.processes(workers)
+    home = data_home()
+    with suppress(OSError):  # where data is only read, it need not be writable
+        home.mkdir(parents=True, exist_ok=True)
+    print(f"manyseed trains on {node.name}, with data in {home}", file=sys.stderr, flush=True)
     attempt = TaskAttempt(paths, paths.submission(int(submission)), int(number), n_workers, node)
     state = attempt.run()
     if state == "broken" and attempt.fault and node.job_id:

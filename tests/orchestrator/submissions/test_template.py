@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.jobs.datasets.cache import data_home
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission
@@ -183,6 +184,7 @@ def test_a_sweep_is_trained_and_told_of_like_slurms(
     texts = [command("logs", sweep.directory, what).stdout for what in ("1/3", "42_0")]
     assert texts[0] == texts[1]
     assert "starts manyseed.orchestrator.working.worker:run_task" in texts[0]
+    assert f"with data in {data_home()}" in texts[0], "where the job looks for it"
     assert not list(sweep.paths.tasks.rglob("*.pkl")), "no job reads a pickle"
 
 

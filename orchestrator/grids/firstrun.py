@@ -19,6 +19,7 @@ from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.own.findings import ALIKE, FIXED
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.orchestrator.errors import refused
+from manyseed.orchestrator.grids.modelfile import own_name
 from manyseed.orchestrator.grids.own import OwnCode
 
 _SECONDS = 120.0
@@ -77,14 +78,14 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
     is_own, usual = bool(table), min(info.n_test_sets or REPEATS, REPEATS)
     suitable = () if model else _ON_IMAGES if info.image else _TABULAR
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
-    models = models if model is None else ["mine" if is_own else model]
+    models = models if model is None else [own_name(table) if is_own else model]
     fixed, unmoved = list[str](), ""
     needs: Mapping[str, Any] = {}
     resolved: dict[str, classifiers.ClassifierInfo] = {}
     absent = [each for each in suitable if each not in models]
     try:
         if is_own:  # probed, as it will be when it is planned
-            resolved["mine"], notes, needs = _probed(table, info)
+            resolved[models[0]], notes, needs = _probed(table, info)
             fixed = _fixed(notes)
             unmoved = next((n[n.index(ALIKE) :] for n in notes if ALIKE in n), "")
         else:
@@ -148,7 +149,7 @@ def _probed(
     while True:
         own = OwnCode([Path.cwd()], {})
         try:
-            found = own.resolve("mine", {**table, **needs}, info)
+            found = own.resolve(own_name(table), {**table, **needs}, info)
         except Refused as error:
             new = {key: error.needs[key] for key in _ASKED if key in error.needs}
             if new.keys() <= needs.keys():

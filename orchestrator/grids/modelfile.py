@@ -19,6 +19,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import paths_near
 from manyseed.jobs.classifiers.record import FORMS, Form
 from manyseed.jobs.own import network, training
+from manyseed.jobs.own.advice import OF_CLASSES, OF_SHAPE
 from manyseed.jobs.own.calling import load
 from manyseed.jobs.own.estimator import SEEDS, SET_LATER
 from manyseed.jobs.own.network import TRAINED_BY
@@ -220,6 +221,7 @@ def arguments(table: Mapping[str, object]) -> dict[str, object]:
         return {}
     of_data = {"train": training.OFFERED, "module": network.offered("dense", ())}.get(form, ())
     of_loop = [each.name for each in TRAINED_BY] if form == "module" else []
+    of_loop += [*OF_CLASSES, *OF_SHAPE] if form == "module" else []
     others = {*SEEDS, *of_data, *of_loop, network.IN_CHANNELS}
     if str(entry).startswith("sklearn."):
         found = [(name, value) for name, value in _of_library(str(entry)) if _is_number(value)]
@@ -412,7 +414,7 @@ def _form(node: ast.stmt) -> Form | None:
             return "estimator"
         function = methods.get("__init__")
     names = {each.arg for each in _parameters(function)}
-    if "X_test" in names:
+    if any(name.lower().replace("_", "") in ("xtest", "testx") for name in names):
         return "train"
     if "shape" in names:
         return "module"

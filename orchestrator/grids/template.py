@@ -255,12 +255,21 @@ def _fewer_epochs(first: FirstRun) -> Iterator[str]:
         yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
 
 
+def _seeds_fixed(first: FirstRun) -> list[str]:
+    """Return the seeds that code gives a value, without the names of the parts that have them."""
+    return [*dict.fromkeys(name.rpartition("__")[2] for name in first.fixed)]
+
+
 def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
     """Yield which seeds the model fixes, as runs are to differ by theirs."""
     if first.fixed:
         seeds = "seeds change nothing" if first.steady else "the runs do not differ by it"
-        names = ", ".join(first.fixed)
-        yield f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}"
+        names = ", ".join(_seeds_fixed(first))
+        line = toml_value(dict.fromkeys(first.fixed, "batch"))
+        yield (
+            f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}; "
+            f"or add to its table: seeds = {line}"
+        )
     if first.alike:
         yield f"{model}: {first.alike}"
 
@@ -327,7 +336,7 @@ def _lines(
         yield f"# {not_trainable(first.absent)}"
         yield f"# {install(lacking_packages(first.absent))}"
     if first.steady:
-        names = ", ".join(first.fixed)
+        names = ", ".join(_seeds_fixed(first))
         fixed = f"{names} is fixed in the model: leave the value out there, and runs = 1 here"
         remark = fixed if names else "what draws no random number"
         yield from _grid(data, first.steady, first.rows, remark)

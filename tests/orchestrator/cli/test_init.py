@@ -803,6 +803,96 @@ def test_a_number_as_target_is_told_before_what_is_missing_and_can_be_cut(
     assert re.search(r"3 classes: high \(26\), low \(26\), middle \(25\)", text)
 
 
+ODD = {
+    "a seed": (
+        "def train(X, y, X_test, seed):\n"
+        "    return Tree(random_state=seed).fit(X, y).predict_proba(X_test)\n"
+    ),
+    "all other names": (
+        "def fit(test_x, train_x, train_y, random_state=0, *, num_classes, depth=2):\n"
+        "    tree = Tree(max_depth=depth, random_state=random_state)\n"
+        "    return tree.fit(train_x, train_y).predict_proba(test_x)\n"
+    ),
+    "a network": (
+        "from torch import nn\nbuild = None\nclass Net(nn.Module):\n"
+        "    def __init__(self, input_dim, hidden=8, n_out=2):\n        super().__init__()\n"
+        "        self.net = nn.Sequential(nn.Linear(input_dim, hidden), nn.Linear(hidden, n_out))\n"
+        "    def forward(self, x): return self.net(x)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_the_function_that_is_proposed_for_other_arguments_is_trained(
+    here: Path, kind: str
+) -> None:
+    content = "from sklearn.tree import ExtraTreeClassifier as Tree\n" + ODD[kind]
+    (here / "odd.py").write_text(content)
+    code, said = inside("init", "measured.csv", "odd.py")
+    assert code == 0, said
+    said = " ".join(said.split())
+    (found,) = re.findall(r"write a function beside it: (.*?); and (\w+) = \"odd:(\w+)\"", said)
+    line, form, name = found
+    (here / "odd.py").write_text(f"{content}\n{line}\n")
+    text = Path("sweep.toml").read_text()
+    text = re.sub(rf"^{form} = .*", f'{form} = "odd:{name}"', text, flags=re.MULTILINE)
+    if form == "train":
+        text = text.replace('# scores  = "logits"', 'scores = "probabilities"')
+    if kind != "a seed":  # the rest of its arguments can be given all the same
+        text = re.sub(r"^# params = ", "params = ", text, flags=re.MULTILINE)
+        assert re.search(r"^params = \{ (depth = 2|hidden = 8) \}", text, re.MULTILINE)
+    Path("sweep.toml").write_text(text)
+    change = plan_change(here / "sweep.toml", here / "out")
+    assert change.summary()["fits"] > 1
+    assert not any("were equal" in note for note in change.expansion.notes)
+
+
+@pytest.mark.parametrize("by", ["['dose']", "make_column_selector(dtype_include='number')"])
+def test_columns_by_name_are_answered_with_their_numbers(here: Path, by: str) -> None:
+    (here / "by.py").write_text(
+        "from sklearn.compose import make_column_selector, make_column_transformer\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler\n"
+        "from sklearn.tree import ExtraTreeClassifier\n\n"
+        "def build():\n    scaled = make_column_transformer((StandardScaler(), SELECTED))\n"
+        "    return make_pipeline(scaled, ExtraTreeClassifier())\n".replace("SELECTED", by)
+    )
+    code, said = inside("init", "measured.csv", "by.py")
+    said = " ".join(said.split())
+    assert code == 0
+    assert "select columns by number: 0 dose, 1 site; numbers are [0], labels [1]" in said
+    numbered = (here / "by.py").read_text().replace(by, "[0]")
+    (here / "by.py").write_text(numbered)
+    assert plan_change(here / "sweep.toml", here / "out").summary()["fits"] > 1
+
+
+def test_a_seed_that_code_fixes_and_a_seed_that_fails_have_lines_that_work(here: Path) -> None:
+    (here / "near.py").write_text(
+        "import numpy as np\nclass Near:\n"
+        "    def __init__(self, k=3, seed=0): self.rng = np.random.RandomState(seed)\n"
+        "    def fit(self, X, y): pass\n"
+        "    def predict(self, X): return self.rng.randint(0, 2, len(X))\n"
+    )
+    code, said = inside("init", "measured.csv", "near.py")
+    assert code == 0
+    (line,) = re.findall(r"or add to its table: (seeds = \{.*?\})", " ".join(said.split()))
+    text = Path("sweep.toml").read_text().replace("\nruns = 1 ", "\nruns = 3 ")
+    text = text.replace('estimator = "near:Near"', f'estimator = "near:Near"\n{line}')
+    Path("sweep.toml").write_text(text)
+    table = tomllib.loads(text)
+    assert plan_change(here / "sweep.toml", here / "a").summary()["fits"] == 3 * table["repeats"]
+    Path("sweep.toml").unlink()
+    (here / "third.py").write_text(
+        "from sklearn.tree import ExtraTreeClassifier\n"
+        "class Third(ExtraTreeClassifier):\n    def fit(self, X, y):\n"
+        "        if self.random_state % 2: raise RuntimeError('diverged')\n"
+        "        return super().fit(X, y)\n"
+    )
+    code, said = inside("init", "measured.csv", "third.py")
+    assert code == 0
+    assert "add to [classifier.Third]: probe = false" in " ".join(said.split())
+
+
 def test_what_may_stand_beside_a_model_is_said(here: Path) -> None:
     (here / "own.py").write_text(OWN_NET)
     text, _ = written("sklearn:wine", "own:Net")

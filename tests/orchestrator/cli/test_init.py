@@ -1132,7 +1132,7 @@ def test_arrays_for_each_part_are_its_own_test_set(here: Path) -> None:
     assert "90 rows (60 to train on, 30 to test)" in said
     assert "only its arrays for training and test are read, not x_val, y_val" in said
     text = (here / "sweep.toml").read_text()
-    assert re.search('target = "y" +# the array with a value per row\n', text)
+    assert re.search('target = "y" +# the array with a value per row: y_train and y_test\n', text)
     table = tomllib.loads(text)
     assert (table["name"], table["repeats"]) == ("digits", 1)
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 10

@@ -95,6 +95,12 @@ Read = tuple[str, list[dict[str, NDArray[Any]]]]
 OF_PART = re.compile(r"(?i)(.*?)(train|test)(?:ing)?(.*)")
 
 
+def without_part(name: str) -> str:
+    """Return the name of an array without what says that it is for training or test."""
+    found = OF_PART.fullmatch(name)
+    return name if found is None else (found[1] + found[3]).strip("_.- ")
+
+
 def called(arrays: Mapping[str, NDArray[Any]], target: str) -> list[dict[str, NDArray[Any]]]:
     """Return arrays without an ``X`` as X, target and others, by part; none if it is not told.
 
@@ -106,8 +112,7 @@ def called(arrays: Mapping[str, NDArray[Any]], target: str) -> list[dict[str, ND
     parts: tuple[dict[str, NDArray[Any]], ...] = ({}, {})
     for name, array in arrays.items():
         if (found := OF_PART.fullmatch(name)) and array.ndim:
-            before, part, after = found.groups()
-            parts[part.lower() == "test"][(before + after).strip("_.- ")] = array
+            parts[found[2].lower() == "test"][without_part(name)] = array
     train, test = parts
     pairs = [name for name in train if name in test]
     if not pairs and len(arrays) == 2 and not any(parts):

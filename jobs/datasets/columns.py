@@ -424,7 +424,10 @@ def classes_of(
         raise Refused("target", target.name, f"is empty: all {n:,} values are missing")
     is_missing = y < 0
     n_missing = int(is_missing.sum())
-    if n_missing and (not are_listed or UNKNOWN in names):
+    all_numbers = all(map(is_number, names))
+    is_refused = n_missing > 0 and (not are_listed or UNKNOWN in names)
+    many = all_numbers and len(names) > LISTED and 2 * len(names) > n - n_missing
+    if is_refused and not many:
         reason = f"{n_missing} of {n} values are missing; leave these rows out"
         can_list = are_listed is False and 1 < len(names) <= LISTED
         needs = {CLASSES: merged(names)} if can_list else {}
@@ -432,15 +435,17 @@ def classes_of(
     if len(names) < 2:
         reason = f"has a single class, {names[0]!r}; a classifier needs two"
         raise Refused("target", target.name, reason)
-    if 2 * len(names) > n or len(names) > MAX_CLASSES:
-        reason = (
-            f"has {len(names)} classes in {n} samples; there must be at least two samples "
-            f"per class on average, and at most {MAX_CLASSES:,} classes"
-        )
-        if all(map(is_number, names)):
+    if is_refused or 2 * len(names) > n or len(names) > MAX_CLASSES:
+        reason = f"has {len(names)} classes in {n - n_missing} samples"
+        if all_numbers:
             reason += (
                 ". Is it a number to predict rather than a class? There is no regression here: "
                 "cut the numbers into classes first, such as with pandas.cut or pandas.qcut"
+            )
+        else:
+            reason += (
+                "; there must be at least two samples per class on average, and at most "
+                f"{MAX_CLASSES:,} classes"
             )
         raise Refused("target", target.name, reason)
     if not n_missing:

@@ -43,8 +43,8 @@ def to_polars(frame: Any) -> pl.DataFrame:
 def other_rows(name: str, values: Any, of: str, rows: Any) -> tuple[str, str] | None:
     """Return how pandas' indexes show that values are not those of the rows, and a remedy.
 
-    None where they agree, or where the index of one side is absent, or only counts its rows, and
-    does not show another order.
+    None where they agree, or where the index of one side is absent, or only counts its rows and has
+    no label of the other.
 
     `name` and `of`: what the user calls the two.
     """
@@ -62,7 +62,8 @@ def other_rows(name: str, values: Any, of: str, rows: Any) -> tuple[str, str] | 
     if not lacking:
         remedy = f"{name} = {name}.loc[{of}.index]" if given.is_unique else one_frame
         return f"has the index of {of} in another order", f"{remedy}; {as_they_are}"
-    if any(index.tolist() == [*range(len(index))] for index in (given, wanted)):
+    counts = any(index.tolist() == [*range(len(index))] for index in (given, wanted))
+    if counts and lacking == len(wanted):
         return None
     reason = f"has no row for {lacking:,} of the {len(wanted):,} labels in the index of {of}"
     return reason, f"{one_frame}; {as_they_are}"

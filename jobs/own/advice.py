@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from typing import Any
 
 from manyseed.jobs.own import network
@@ -13,7 +14,8 @@ from manyseed.jobs.own.findings import ProbeRequest
 from manyseed.jobs.own.table import Own
 
 _OF_FRAMES = (
-    *("only supported for dataframes", r"only integers, slices \(`:`\)"),
+    *("only supported for dataframes", "only be applied to pandas dataframes"),
+    r"only integers, slices \(`:`\)",
     r"'numpy\.ndarray' object has no attribute '[a-z]",
 )
 """What code says that takes its rows for a data frame."""
@@ -22,15 +24,24 @@ _OF_SIZES = r"shape|size|mismatch|dimension|channel|elements|to unpack"
 _OF_CLASSES = "not return numbers|could not convert|Object arrays|given the labels"
 """What is said of code that returns classes in another form than it got them."""
 _OF_OUTPUTS = r"^the module of \S+ returned shape \(\d+, (\d+)\)"
-_CLASSES = (
+OF_CLASSES = (
     *("num_classes", "n_classes", "n_class", "classes", "num_labels", "n_labels"),
     *("n_out", "num_out", "out_features", "out_dim", "output_dim", "output_size"),
 )
-_FIRST = (
+OF_SHAPE = (
     *("in_channels", "n_channels", "num_channels", "channels", "in_chans", "in_ch"),
     *("in_features", "in_dim", "n_features", "num_features", "input_dim", "input_size", "n_inputs"),
 )
 """What modules call the number of classes, and the first of the shape of their rows."""
+_DRAWN = "int(batch.integers(2**31))"
+_OF_TRAINING = {
+    "X": ("x", "xtrain", "trainx", "xtr", "data", "features"),
+    "y": ("y", "ytrain", "trainy", "ytr", "labels", "targets", "target"),
+    "X_test": ("xtest", "testx", "xte", "xval", "xvalid"),
+    "n_classes": ("nclasses", "numclasses", "k"),
+    _DRAWN: ("seed", "randomstate", "randomseed"),
+}
+"""What training functions call their arguments, in lower case without underscores."""
 _NAMED = 20  # columns and classes that a message names
 
 
@@ -89,22 +100,63 @@ def of_arguments(own: Own, factory: Any, width: int = 0) -> str:
     except (TypeError, ValueError):  # of some classes in C
         return ""
     given: dict[str, str] = {}
+    others = False  # arguments that the function beside it passes on
     for name, one in known.items():
-        if name in _CLASSES or (width and one.default == width):
+        if name in OF_CLASSES or (width and one.default == width):
             given[name] = "n_classes"
-        elif name in _FIRST:
+        elif name in OF_SHAPE:
             given[name] = "shape[0]"
         elif name in network.OFFERED:
             given[name] = name
         elif one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
             given[name] = "…"
+        else:
+            others = others or one.default is not one.empty
     if "n_classes" not in given.values():
         return ""
     takes = [name for name in network.OFFERED if any(name in value for value in given.values())]
     call = ", ".join(f"{name}={value}" for name, value in given.items())
     module, _, called = own.entry.rpartition(":")
-    made = f"def build({', '.join(takes)}): return {called}({call})"
-    return f'\n  write a function beside it: {made}; and module = "{module}:build"'
+    if others:
+        takes, call = [*takes, "**params"], f"{call}, **params"
+    name = _unused(module, "build")
+    made = f"def {name}({', '.join(takes)}): return {called}({call})"
+    return f'\n  write a function beside it: {made}; and module = "{module}:{name}"'
+
+
+def of_training(own: Own, function: Any) -> str:
+    """Return how a training function of other arguments is called by one beside it; on a new line.
+
+    Empty unless all that it needs is known.
+    """
+    try:
+        known = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return ""
+    given: dict[str, str] = {}
+    for name, one in known.items():
+        plain = name.lower().replace("_", "")
+        part = next((one for one, names in _OF_TRAINING.items() if plain in names), None)
+        if part is not None:
+            given[name] = part
+        elif one.default is one.empty:
+            return ""
+    made = [name for name in ("X", "y", "X_test", "n_classes") if name in given.values()]
+    if _DRAWN in given.values():
+        made.append("batch")
+    module, _, called = own.entry.rpartition(":")
+    call = ", ".join(f"{name}={value}" for name, value in given.items())
+    if len(given) < len(known):
+        made, call = [*made, "**params"], f"{call}, **params"
+    name = _unused(module, "fit")
+    line = f"def {name}({', '.join(made)}): return {called}({call})"
+    return f'\n  write a function beside it: {line}; and train = "{module}:{name}"'
+
+
+def _unused(module: str, name: str) -> str:
+    """Return a name that an imported module does not have yet."""
+    names = (name, *(f"{name}_{n}" for n in range(2, 100)))
+    return next(each for each in names if not hasattr(sys.modules[module], each))
 
 
 def _by_number(own: Own, request: ProbeRequest) -> str:
@@ -112,7 +164,12 @@ def _by_number(own: Own, request: ProbeRequest) -> str:
     if own.encode != "raw":
         rows = _encoded(own, request)
         return f"{remedy}: as {rows}" if rows else remedy
-    return f"{remedy}; select columns by number: {_columns(request)}" if request.columns else remedy
+    if not request.columns:
+        return remedy
+    labelled = [number for number, (_, n_labels) in enumerate(request.columns) if n_labels]
+    numbers = [number for number in range(len(request.columns)) if number not in labelled]
+    kinds = f"; numbers are {numbers}, labels {labelled}, as codes 0, 1, …" * bool(labelled)
+    return f"{remedy}; select columns by number: {_columns(request)}{kinds}"
 
 
 def _columns(request: ProbeRequest, start: str = "") -> str:

@@ -306,7 +306,8 @@ def _asked(own: Own, offered: Sequence[str], given: Collection[str]) -> list[str
         key = "space" if error.name in (own.options.get("space") or ()) else "params"
         raise _Wrong(str(error), f"{key}.{error.name}") from error
     except OwnError as error:
-        remedy = advice.of_arguments(own, factory) if own.form == "module" else ""
+        of = advice.of_arguments if own.form == "module" else advice.of_training
+        remedy = of(own, factory)
         raise _Wrong(f"{error}{remedy}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -76,6 +77,10 @@ _PACKED: Mapping[str, str] = {
 
 _FEW = 10  # labels at most; numbers that are so few may be codes
 _MARKS = 3  # texts beside numbers; more of them mean something
+
+_CUT = 20  # values; a target of more numbers may be a quantity
+
+_THIRDS = ["low", "middle", "high"]
 
 _SIDE = 64  # pixels; images become no larger, or the first run takes long
 
@@ -245,7 +250,8 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     remark, notes = "given", tuple[str, ...]()
     is_called = path.suffix == ".npz" and "X" not in (held := _arrays_in(path))
     if columns and is_called:
-        columns, notes = _called(data, held, target or "y")
+        called = target or _classes_in(held)
+        columns, notes = _called(data, held, called)
     if not columns:
         raise UserError("there are no classes beside it", key="DATA", value=data)
     target = given.get(TARGET) if target is None else target
@@ -255,7 +261,10 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         target, remark = _target_in(
             [name for name in columns if not images or name != images.column]
         )
-        remark = "the array with a value per row" if is_called else remark
+        if is_called:
+            target, remark = called, "the array with a value per row"
+            listed = [name for name in held if arrayfile.without_part(name) == target]
+            remark += f": {' and '.join(listed)}" * (listed not in ([], [target]))
     elif path.suffix not in TABLES:
         require_one_of(target, columns, "unknown array", key="--target")
     ignored = [name for name in unreadable if name != target]
@@ -277,14 +286,13 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
             options = {TARGET: target, "ignore": ignored, **options, **merged, **named}
             info = datasets.resolve(source, **options)
     except Refused as error:
-        others = [name for name in _by_classes(path, columns) if name != target]
         is_known = target in columns or error.option != TARGET
-        remedy = f"name the column of classes: --target, one of {some(others, SHOWN)}"
+        remedy = _other_target(path, columns, target) if error.option == TARGET else None
         raise refused(
             error,
             file=None if given else path,
             key=error.option if is_known else "--target",
-            remedy=remedy if error.option == TARGET and is_known and others else None,
+            remedy=remedy if is_known else None,
         ) from None
     remarked: dict[str, tuple[Any, str]] = {}
     if target != given.get(TARGET):
@@ -299,16 +307,35 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     return FirstData(source, remarked, info, columns=found, notes=notes)
 
 
-def _by_classes(path: Path, columns: Sequence[str]) -> list[str]:
-    """Return a table's columns, those first that have the fewest values, and constant ones last."""
+def _other_target(path: Path, columns: Sequence[str], target: str) -> str | None:
+    """Return what to do about a column that holds no classes: name another, or cut its numbers."""
     import polars as pl
 
-    values: Mapping[str, int] = {}
+    values, rows = dict[str, int](), 0
+    is_many = False
     with suppress(Exception, pl.exceptions.PanicException):
         frame = _begin(path, _SEEN)
+        rows = len(frame)
         flat = [each.name for each in frame if not each.dtype.is_nested()]
         values = {name: frame[name].drop_nulls().n_unique() for name in flat}
-    return sorted(columns, key=lambda name: (values.get(name, _SEEN) < 2, values.get(name, _SEEN)))
+        is_many = frame[target].dtype.is_numeric() and values[target] > _CUT
+    others = [name for name in columns if name != target]
+    others = [name for name in others if not values or 1 < values.get(name, 0) <= rows / 2]
+    others.sort(key=lambda name: values.get(name, _SEEN))
+    remedies = []
+    if others:
+        remedies.append(f"name the column of classes: --target, one of {some(others, SHOWN)}")
+    if is_many and path.suffix == ".csv":
+        cut = path.with_stem(f"{path.stem}-cut").name
+        program = (
+            f"import polars as pl; d = pl.read_csv({json.dumps(str(path))}); "
+            f"cut = pl.col({json.dumps(target)}).qcut(3, labels={json.dumps(_THIRDS)}); "
+            f"d.with_columns(cut).write_csv({json.dumps(cut)})"
+        )
+        again = command("init", cut, "--target", target)
+        either = "or " * bool(others)
+        remedies.append(f"{either}cut it into thirds: python -c {shlex.quote(program)} && {again}")
+    return "\n  ".join(remedies) or None
 
 
 def is_unread(column: ColumnInfo) -> bool:
@@ -403,6 +430,13 @@ def _resolved(
 def _arrays_in(path: Path) -> dict[str, Any]:
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
+
+
+def _classes_in(held: Mapping[str, Any]) -> str:
+    """Return what the classes are called among arrays of which none is X."""
+    names = dict.fromkeys(map(arrayfile.without_part, held))
+    found = [name for name in names if arrayfile.called(held, name)]
+    return _target_in(found)[0] if found else "y"
 
 
 def _called(data: str, held: Mapping[str, Any], target: str) -> tuple[list[str], tuple[str, ...]]:

@@ -18,7 +18,8 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.own.findings import ALIKE, FIXED
 from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.orchestrator.errors import refused
+from manyseed.orchestrator.errors import refused, toml_value
+from manyseed.orchestrator.grids.modelfile import own_name
 from manyseed.orchestrator.grids.own import OwnCode
 
 _SECONDS = 120.0
@@ -77,14 +78,14 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
     is_own, usual = bool(table), min(info.n_test_sets or REPEATS, REPEATS)
     suitable = () if model else _ON_IMAGES if info.image else _TABULAR
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
-    models = models if model is None else ["mine" if is_own else model]
+    models = models if model is None else [own_name(table) if is_own else model]
     fixed, unmoved = list[str](), ""
     needs: Mapping[str, Any] = {}
     resolved: dict[str, classifiers.ClassifierInfo] = {}
     absent = [each for each in suitable if each not in models]
     try:
         if is_own:  # probed, as it will be when it is planned
-            resolved["mine"], notes, needs = _probed(table, info)
+            resolved[models[0]], notes, needs = _probed(table, info)
             fixed = _fixed(notes)
             unmoved = next((n[n.index(ALIKE) :] for n in notes if ALIKE in n), "")
         else:
@@ -95,6 +96,11 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         first, *then = str(error).splitlines()  # what is wrong, and the remedy
         is_log = bool(then) and then[0].strip().startswith("It printed")
         remedy = then[-1:] if is_log else then[:1]
+        needs_besides = {k: v for k, v in error.needs.items() if v is not None} if is_own else {}
+        remedy += [
+            f"  add to [classifier.{models[0]}]: {key} = {toml_value(value)}"
+            for key, value in needs_besides.items()
+        ]
         return FirstRun(models, absent, (), usual, problem="\n".join([first, *remedy]))
     steady = [name for name, each in resolved.items() if not each.consumes]
     networks = [] if is_own else [name for name in models if resolved[name].epochs]
@@ -148,7 +154,7 @@ def _probed(
     while True:
         own = OwnCode([Path.cwd()], {})
         try:
-            found = own.resolve("mine", {**table, **needs}, info)
+            found = own.resolve(own_name(table), {**table, **needs}, info)
         except Refused as error:
             new = {key: error.needs[key] for key in _ASKED if key in error.needs}
             if new.keys() <= needs.keys():
@@ -159,10 +165,9 @@ def _probed(
 
 
 def _fixed(notes: Iterable[str]) -> list[str]:
-    """Return the seeds that code gives a value, without the names of the parts that have them."""
+    """Return the seeds that code gives a value, with the names of the parts that have them."""
     named = [note.removesuffix(FIXED) for note in notes if note.endswith(FIXED)]
-    each = [name.rpartition("__")[2] for names in named for name in names.split(", ")]
-    return [*dict.fromkeys(each)]
+    return [name for names in named for name in names.split(", ")]
 
 
 def _slower(info: DatasetInfo, name: str) -> float:

@@ -448,7 +448,9 @@ class _Rest:
         tables = self.table.get(kind, {})
         is_optional = is_unknown or (len(inner) == 2 and inner[1] not in _NEEDED)
         if len(inner) > 1 and is_optional and _removed(tables, inner):
-            return
+            left = tables[inner[0]]
+            if not isinstance(left, dict) or left.get("grid") != {}:  # one without values is wrong
+                return
         tables.pop(inner[0], None)
         for place in reversed(range(len(self._numbers))):
             grid = self.table["grid"][place]

@@ -6,17 +6,24 @@ The file is parsed; its code is not imported.
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeGuard
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import paths_near
-from manyseed.jobs.classifiers.record import Form
+from manyseed.jobs.classifiers.record import FORMS, Form
+from manyseed.jobs.own import network, training
+from manyseed.jobs.own.advice import OF_CLASSES, OF_SHAPE
+from manyseed.jobs.own.calling import load
 from manyseed.jobs.own.estimator import SEEDS, SET_LATER
 from manyseed.jobs.own.network import TRAINED_BY
+from manyseed.jobs.own.table import command_name
 from manyseed.orchestrator.errors import (
     UserError,
     command,
@@ -177,8 +184,6 @@ def _called(value: ast.expr) -> str:
 def space(table: Mapping[str, object]) -> dict[str, object]:
     """Return a range for a parameter of the model, if its source shows one."""
     ((form, entry),) = table.items()
-    module, _, name = str(entry).partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
     if form == "module":
         lr = next(each.default for each in TRAINED_BY if each.name == "lr")
         return {"lr": _scaled(float(lr), 100)}
@@ -187,16 +192,71 @@ def space(table: Mapping[str, object]) -> dict[str, object]:
         own = {} if script is None else _script_options(script)
         first = sorted(own.items(), key=lambda each: not isinstance(each[1], float))
         return _range((name.replace("-", "_"), value) for name, value in first)
-    if not file.is_file():
-        return {}
-    nodes = [each for each in _statements(file, str(entry)) if getattr(each, "name", "") == name]
+    function = _called_at(str(entry))
     if form == "train":
-        parts = [each for node in nodes for each in ast.walk(node)]
+        parts = [] if function is None else [*ast.walk(function)]
         keys = [ast.unparse(each.slice) for each in parts if isinstance(each, ast.Subscript)]
         return {"lr": _LEARNING_RATE} if "'lr'" in keys else {}
+    return _range((name, value) for name, value in _constants(function) if _is_number(value))
+
+
+def own_name(table: Mapping[str, object]) -> str:
+    """Return what to call a model: after its class or function, or else after its file."""
+    ((form, entry),) = table.items()
+    if form == "command":
+        name = Path(command_name(shlex.split(str(entry)))).stem
+    else:
+        module, _, called = str(entry).rpartition(":")
+        name = called.rpartition(".")[2]
+        name = module.rpartition(".")[2] if name in _ANY_MODEL else name
+    name = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "model"
+    taken = {*classifiers.names(), *FORMS}
+    return f"my_{name}" if name.lower() in taken or name[0].isdigit() else name
+
+
+def arguments(table: Mapping[str, object]) -> dict[str, object]:
+    """Return the model's arguments that are its own, with their defaults, where these are plain."""
+    ((form, entry),) = table.items()
+    if form == "command":
+        return {}
+    of_data = {"train": training.OFFERED, "module": network.offered("dense", ())}.get(form, ())
+    of_loop = [each.name for each in TRAINED_BY] if form == "module" else []
+    of_loop += [*OF_CLASSES, *OF_SHAPE] if form == "module" else []
+    others = {*SEEDS, *of_data, *of_loop, network.IN_CHANNELS}
+    if str(entry).startswith("sklearn."):
+        found = [(name, value) for name, value in _of_library(str(entry)) if _is_number(value)]
+        return dict([each for each in found if each[0] not in (*others, *_NO_HPARAMS)][:_FEW])
+    function = _called_at(str(entry))
+    return {name: value for name, value in _constants(function) if name not in others}
+
+
+def _of_library(entry: str) -> Iterator[tuple[str, object]]:
+    """Yield the parameters of an estimator of scikit-learn, with their defaults."""
+    try:
+        known = inspect.signature(load(entry)).parameters
+    except (ImportError, TypeError, ValueError):  # planning says what is wrong
+        return
+    yield from ((name, each.default) for name, each in known.items())
+
+
+def varied(arguments: Mapping[str, object]) -> dict[str, list[object]]:
+    """Return values to try of the first of a model's arguments that is a number above 0."""
+    for name, value in arguments.items():
+        if _is_number(value) and value > 0 and name not in _NO_HPARAMS:
+            return {name: [value, 2 * value] if type(value) is int else [_short(value / 2), value]}
+    return {}
+
+
+def _called_at(entry: str) -> ast.stmt | None:
+    """Return the function or constructor that an entry point calls, if a file here defines it."""
+    module, _, name = entry.partition(":")
+    file = Path(f"{module.replace('.', '/')}.py")
+    if not file.is_file():
+        return None
+    nodes = [each for each in _statements(file, entry) if getattr(each, "name", "") == name]
     if nodes and isinstance(nodes[0], ast.ClassDef):
         nodes = [each for each in nodes[0].body if getattr(each, "name", "") == "__init__"]
-    return _range(_defaults(nodes[0])) if nodes else {}
+    return nodes[0] if nodes else None
 
 
 def _range(parameters: Iterable[tuple[str, int | float | None]]) -> dict[str, object]:
@@ -268,16 +328,21 @@ def _script(line: str) -> Path | None:
     return next((Path(word) for word in shlex.split(line) if word.endswith(".py")), None)
 
 
-def _defaults(function: ast.stmt) -> Iterator[tuple[str, int | float]]:
-    """Yield parameters that are numbers by default, with these."""
+def _constants(function: ast.stmt | None) -> Iterator[tuple[str, bool | int | float | str]]:
+    """Yield parameters whose defaults are numbers, text, true or false, with these."""
     if isinstance(function, ast.FunctionDef):
         given = function.args
         listed = [*given.posonlyargs, *given.args][::-1]
         pairs = [*zip(listed, given.defaults[::-1], strict=False)][::-1]
         for parameter, default in (*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
-            value = default.value if isinstance(default, ast.Constant) else None
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                yield parameter.arg, value
+            with suppress(ValueError, TypeError):
+                value = None if default is None else ast.literal_eval(default)
+                if isinstance(value, bool | int | float | str):
+                    yield parameter.arg, value
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _SHARE = 0.05  # from here to 1, a number may be a share or a probability
@@ -288,6 +353,13 @@ _OF_SEEDS = (*SEEDS, "manual_seed", "rng_seed")
 _OF_OUTPUT = ("out", "output", "out_file", "output_file", "save", "preds", "predictions", "outfile")
 _OF_DATA = ("data", "data_file", "data_path", "dataset", "csv", "input", "input_file", "file")
 """What scripts call their options for the seed, the output and the data, in lower case."""
+_ANY_MODEL = (
+    *("build", "build_model", "make", "make_model", "create", "create_model", "get", "get_model"),
+    *("model", "clf", "estimator", "classifier", "pipe", "pipeline", "fit", "train", "main", "run"),
+    *("net", "network", "factory", "train_and_predict", "fit_predict", "train_model"),
+)
+"""Names that tell no model from another."""
+_FEW = 4  # arguments of a library's estimator
 _NO_HPARAMS = (
     *("verbose", "verbosity", "n_jobs", "jobs", "n_threads", "num_threads", "nthread", "threads"),
     *("num_workers", "workers", "test_size", "val_size", "valid_size", "test_fraction", "timeout"),
@@ -342,7 +414,7 @@ def _form(node: ast.stmt) -> Form | None:
             return "estimator"
         function = methods.get("__init__")
     names = {each.arg for each in _parameters(function)}
-    if "X_test" in names:
+    if any(name.lower().replace("_", "") in ("xtest", "testx") for name in names):
         return "train"
     if "shape" in names:
         return "module"

@@ -189,9 +189,15 @@ def _column(name: str, given: Any) -> Any:
         raise UserError(
             f"is a frame of {n:,} columns; one is needed",
             key=name,
-            remedy=f'name it: {name}["{given.columns[0] if n else "…"}"]{one_hot}',
+            remedy=f'name it: {name}["{_with_classes(given) if n else "…"}"]{one_hot}',
         )
     return given[given.columns[0]]
+
+
+def _with_classes(frame: Any) -> Any:
+    """Return the column of a frame that is the likeliest to hold classes: it has few values."""
+    values = {name: len({*map(str, to_numpy(frame[name]).tolist())}) for name in frame.columns}
+    return min(values, key=lambda name: (values[name] < 2, values[name]))
 
 
 def _require_same_rows(given: Mapping[str, Any]) -> None:

@@ -172,6 +172,16 @@ class OwnCode:
         self.notes[name] = findings.notes
         return record.resolve(name, options, dataset, findings)
 
+    def refusal(self, options: Mapping[str, Any], dataset: DatasetInfo) -> str | None:
+        """Return why the code of a table cannot be called; empty if it can, None if not known."""
+        if not self._is_probing or not self._is_calling:
+            return None
+        try:
+            OwnCode(self._roots, {}).resolve("", {**options, "probe": False}, dataset)
+        except Refused as error:
+            return error.reason
+        return ""
+
     def _findings(self, own: Own, dataset: DatasetInfo) -> Findings:
         from manyseed.jobs.own import copies
         from manyseed.jobs.own.findings import Findings, probe

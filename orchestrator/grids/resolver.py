@@ -38,7 +38,7 @@ from manyseed.orchestrator.errors import (
     unknown_key,
 )
 from manyseed.orchestrator.grids.grid import GRID
-from manyseed.orchestrator.grids.loading import of_classifier
+from manyseed.orchestrator.grids.misplaced import meant_in_table
 from manyseed.orchestrator.grids.own import OwnCode, exists, lying, placed
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 
@@ -472,25 +472,22 @@ class Resolver:
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
-    def _meant(self, option: str, table: str, given: Mapping[str, Any]) -> str | None:
-        """Return how a classifier's table writes what it gives as an option of its own."""
+    def _meant(self, error: UnknownOption, table: str, given: Mapping[str, Any]) -> str | None:
+        """Return how a classifier's table writes what it gives as a key that it does not have."""
         names = {f"classifier.{toml_key(name)}": name for name in self._sweep.classifier}
-        inner = option.removeprefix("hparams.")
-        if table not in names or (option not in given and inner == option):
+        if table not in names:
             return None
         name = names[table]
         kind = classifiers.kind_of(name, self._sweep.classifier[name].kind, given)
-        if kind in classifiers.FORMS and kind != "command":
-            params = {**given.get("params", {}), option: given[option]}
-            return f"for an argument of your code: params = {toml_value(params)}"
-        if (record := classifiers.CLASSIFIERS.get(kind)) is None:
-            return None
-        if inner != option:
-            own = inner in record.options or inner in record.table
-            line = toml_value(given["hparams"][inner]) if own else ""
-            return f"it is no hparam, but a key of the table: {inner} = {line}" if own else None
-        written = of_classifier(record, option, given[option], given.get("hparams", {}))
-        return written and f"{option} is an hparam: {written}"
+        listed = [grid.dataset for grid in self._sweep.grid if name in grid.classifier]
+
+        def refusal(options: Mapping[str, Any]) -> str | None:
+            try:
+                return self._own.refusal(options, self.dataset(listed[0][0], ""))
+            except (LookupError, UserError):  # the dataset's mistakes are told by themselves
+                return None
+
+        return meant_in_table(error, kind, given, refusal)
 
     def _beside(self, key: str, value: Any) -> str | None:
         """Return the path that was meant if a file is beside the sweep file, as TOML."""
@@ -511,7 +508,7 @@ class Resolver:
             parts = error.option.split(".")  # such as space.lr.low, rather than a quoted name
         key = ".".join([table, *map(toml_key, parts)])
         if isinstance(error, UnknownOption):
-            if (meant := self._meant(error.option, table, given)) is not None:
+            if (meant := self._meant(error, table, given)) is not None:
                 return self._error("unknown key", key, value=error.value, remedy=meant)
             return unknown_key(error, file=self._path, key=key)
         value: Any = given

@@ -9,12 +9,14 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.jobs.datasets.columns import CLASSES
 from manyseed.jobs.datasets.csvfile import MARKS
@@ -42,10 +44,12 @@ from manyseed.orchestrator.grids.firstdata import (
 from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
 from manyseed.orchestrator.grids.modelfile import (
     PROGRAMS,
+    arguments,
     entry_point,
     model_table,
     seed_loop,
     space,
+    varied,
     with_hparam,
 )
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
@@ -143,7 +147,20 @@ def exists_already(
     free = next(each for each in files if not each.exists())
     given = [*([] if model is None else [model]), *([] if target is None else ["--target", target])]
     remedy = f"name another file: {command('init', data, *given, '--out', free)}"
-    return UserError("exists already", file=out, remedy=remedy)
+    return UserError(f"exists already{_held(out)}", file=out, remedy=remedy)
+
+
+def _held(file: Path) -> str:
+    """Return the data and classifiers of a sweep file in short; empty if it is none."""
+    try:
+        grids = tomllib.loads(file.read_text())["grid"]
+        data, models = (
+            some([*dict.fromkeys(name for grid in grids for name in grid[axis])], SHOWN)
+            for axis in ("dataset", "classifier")
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    return f", with {models} on {data}"
 
 
 def _printable(line: str) -> str:
@@ -238,12 +255,21 @@ def _fewer_epochs(first: FirstRun) -> Iterator[str]:
         yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
 
 
+def _seeds_fixed(first: FirstRun) -> list[str]:
+    """Return the seeds that code gives a value, without the names of the parts that have them."""
+    return [*dict.fromkeys(name.rpartition("__")[2] for name in first.fixed)]
+
+
 def _seeds(first: FirstRun, model: str | None) -> Iterator[str]:
     """Yield which seeds the model fixes, as runs are to differ by theirs."""
     if first.fixed:
         seeds = "seeds change nothing" if first.steady else "the runs do not differ by it"
-        names = ", ".join(first.fixed)
-        yield f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}"
+        names = ", ".join(_seeds_fixed(first))
+        line = toml_value(dict.fromkeys(first.fixed, "batch"))
+        yield (
+            f"{model}: {names} is fixed, so {seeds}: leave {names} out of the code: {SET_LATER}; "
+            f"or add to its table: seeds = {line}"
+        )
     if first.alike:
         yield f"{model}: {first.alike}"
 
@@ -293,17 +319,24 @@ def _lines(
     yield _line("repeats", first.repeats, remark + f"; {REPEATS} are usual" * few)
     remark = "fits that share a test set, each with its own seed"
     yield _line("runs", first.runs, remark + f"; {RUNS} are usual" * (first.runs < RUNS))
+    params = arguments(table) if table else {}
+    grid = varied(params)
+    named = f"[classifier.{toml_key(first.models[0])}]"
+    of_grid = _line("hparams", ["grid"], f"each value of grid in {named}")
+    by_grid = [f"# {of_grid}"] if grid else []
+    others = _others(info, first.models)
     drawing = [each for each in first.models if each not in first.steady]
     if drawing:
-        yield from _grid(data, drawing, first.rows)
+        yield from _grid(data, drawing, first.rows, others=others, has_own=bool(table))
         what = 'of the runs; or one alone: "init", "batch", or "train" for a bootstrap'
         yield _line("vary", ["init+batch"], what)
         yield from _perturbations(info, first.rows)
+        yield from by_grid
     if first.absent:
         yield f"# {not_trainable(first.absent)}"
         yield f"# {install(lacking_packages(first.absent))}"
     if first.steady:
-        names = ", ".join(first.fixed)
+        names = ", ".join(_seeds_fixed(first))
         fixed = f"{names} is fixed in the model: leave the value out there, and runs = 1 here"
         remark = fixed if names else "what draws no random number"
         yield from _grid(data, first.steady, first.rows, remark)
@@ -311,6 +344,10 @@ def _lines(
         same = "the same model for any seed; more with perturb_labels or train_fraction"
         yield _line("runs", 1, why or same)
         yield from _perturbations(info, first.rows)
+        yield from by_grid
+        if others and not drawing:
+            beside = f"dataset = {toml_value([data.name])}, classifier = {toml_value(others)}"
+            yield f"# to compare it: another [[grid]] with {beside}"
     yield ""
     yield f"# {_rows(info)}"
     yield f"# {_classes(info)}"
@@ -340,7 +377,7 @@ def _lines(
         fewer = f"fewer than the usual {most}, so that it takes about two minutes"
         yield _line("epochs", epochs, "as usual: there is time" if epochs == most else fewer)
     if table:
-        yield "\n[classifier.mine]"
+        yield f"\n{named}"
         yield from (_line(key, value) for key, value in table.items())
         yield from (_line(key, value, _NEEDED[key]) for key, value in first.needs.items())
         if "scores" not in first.needs and (form := form_of(table)) in ("train", "command"):
@@ -348,14 +385,32 @@ def _lines(
             last = toml_value(others.pop())
             remark = f"by default; {', '.join(map(toml_value, others))} or {last} say otherwise"
             yield f"# scores  = {toml_value(usual)}          # {remark}"
-        offered = {"timeout": 600, "encode": "dense"} if "command" in table else {"params": {}}
+        offered = {"timeout": 600, "encode": "dense"} if "command" in table else {}
+        offered |= {} if params or "command" in table else {"params": {}}
         offered = {key: value for key, value in offered.items() if key not in first.needs}
         yield from (f"# {_line(key, value, TABLE[key].about)}" for key, value in offered.items())
+        if params:
+            yield f"# {_line('params', params, 'its arguments, with their defaults')}"
+        if grid:
+            remark = 'with params: values tried one by one, where a grid has hparams = ["grid"]'
+            yield f"# {_line('grid', grid, remark)}"
         if ranges := space(table):
-            yield f"# space   = {toml_value(ranges)}"
+            instead = "" if params.keys().isdisjoint(ranges) else "  # then not in params"
+            yield f"# space   = {toml_value(ranges)}{instead}"
             if "command" in table:  # which must name each hparam
                 line = with_hparam(str(table["command"]), next(iter(ranges)))
                 yield f"# then: command = {toml_value(line)}"
+
+
+def _others(info: DatasetInfo, models: Sequence[str]) -> list[str]:
+    """Return the other classifiers that can be trained on this data here."""
+    found = list[str]()
+    for name in classifiers.names():
+        if name not in models and not classifiers.lacking(name):
+            with suppress(Refused):
+                classifiers.resolve(name, {}, info)
+                found.append(name)
+    return found
 
 
 def _grid(
@@ -363,10 +418,14 @@ def _grid(
     models: Sequence[str],
     rows: int,
     remark: str = "every combination of these lists",
+    others: Sequence[str] = (),
+    has_own: bool = True,
 ) -> Iterator[str]:
     yield f"\n[[grid]]                   # {remark}"
     yield _line("dataset", [data.name])
-    yield _line("classifier", [*models])
+    beside = f"may stand beside: {', '.join(map(toml_value, others))}" if others else ""
+    beside += "" if has_own else f"; your own: {command('docs', 'own')}"
+    yield _line("classifier", [*models], beside.removeprefix("; "))
     if rows:
         yield _line("train_fraction", [rows], "training rows, so that it is ready soon; 1.0: all")
 

@@ -959,7 +959,11 @@ def test_a_usual_module_is_given_its_numbers_of_inputs_and_classes(tmp_path: Pat
     ("name", "said", "call"),
     [
         ("Other", "it asks for n_inputs", ""),
-        ("Fixed", "returned shape (32, 10); (32, 3) is needed", "Fixed(outputs=n_classes)"),
+        (
+            "Fixed",
+            "returned shape (32, 10); (32, 3) is needed",
+            "Fixed(outputs=n_classes, **params)",
+        ),
     ],
 )
 def test_a_module_for_other_data_is_told_the_function_that_makes_it(
@@ -968,7 +972,7 @@ def test_a_module_for_other_data_is_told_the_function_that_makes_it(
     code, printed = planned_net(tmp_path, name)
     assert code == 2
     assert said in printed
-    build = f"def build(n_classes): return {call}"
+    build = f"def build(n_classes, **params): return {call}"
     assert (build in printed and 'module = "mynets:build"' in printed) == bool(call)
 
 

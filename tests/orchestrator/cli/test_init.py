@@ -57,6 +57,13 @@ def written(*words: str) -> tuple[str, dict[str, Any]]:
     return text, tomllib.loads(text)
 
 
+def own(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of the only classifier, which is one's own code."""
+    ((name, found),) = table["classifier"].items()
+    assert [name] in [grid["classifier"] for grid in table["grid"]]
+    return dict(found)
+
+
 def test_a_table_is_looked_at(here: Path) -> None:
     text, table = written("measured.csv")
     data = table["dataset"]["measured"]
@@ -114,8 +121,7 @@ def test_classifiers_are_those_that_can_be_trained_here(
 )
 def test_a_model_is_what_its_parameters_say(model: str, key: str, value: str) -> None:
     _, table = written("sklearn:digits", model)
-    assert table["classifier"]["mine"] == {key: value}
-    assert table["grid"][0]["classifier"] == ["mine"]
+    assert own(table) == {key: value}
 
 
 def test_what_it_writes_for_a_script_plans(here: Path) -> None:
@@ -445,7 +451,7 @@ def test_columns_with_the_fewest_values_are_named_first_as_targets(tmp_path: Pat
     code, told = inside("init", tmp_path / "t.csv", "--out", tmp_path / "sweep.toml")
     told = " ".join(told.split())
     assert code == 2
-    assert "--target, one of churn, three, five, " in told
+    assert told.endswith("--target, one of churn, three, five")  # none of more values
     assert "Is it a number" not in told
     words = ("--target", "b", "--out", tmp_path / "sweep.toml")
     told = " ".join(inside("init", tmp_path / "t.csv", *words)[1].split())
@@ -475,7 +481,10 @@ def test_an_index_of_pandas_is_left_out(tmp_path: Path, name: str, rows: int) ->
 
 
 def test_another_target_is_named_where_that_would_help(tmp_path: Path) -> None:
-    for content, helps in (("x,y\ninf,0\n1,1\n2,0\n3,1\n", False), ("x,y\n1,1\n2,1\n", True)):
+    for content, helps in (
+        ("x,y\ninf,0\n1,1\n2,0\n3,1\n", False),
+        ("x,y\n1,1\n2,1\n2,1\n1,1\n", True),
+    ):
         (tmp_path / "t.csv").write_text(content)
         code, told = inside("init", tmp_path / "t.csv", "--out", tmp_path / "sweep.toml")
         assert (code, "--target, one of" in told) == (2, helps)
@@ -597,10 +606,10 @@ def test_a_file_that_defines_a_model_is_no_command(here: Path, name: str) -> Non
         form, function = entry.get(name, ("module", "build"))
         expected = {form: f"{Path(name).stem}:{function}"}
     _, table = written("sklearn:digits", name)
-    assert table["classifier"]["mine"] == expected
+    assert own(table) == expected
     Path("sweep.toml").unlink()
     _, table = written("sklearn:digits", str(here / name))
-    assert [*table["classifier"]["mine"]] == [*expected]
+    assert [*own(table)] == [*expected]
 
 
 def test_what_it_writes_for_a_file_with_a_factory_plans(here: Path) -> None:
@@ -672,6 +681,240 @@ def test_an_estimator_that_a_file_makes_is_trained(here: Path, model: str, conte
     assert plan_change(Path("sweep.toml"), here / "out").summary()["fits"] > 1
 
 
+OWN_NET = """
+import numpy as np
+from torch import nn
+from sklearn.tree import DecisionTreeClassifier
+
+class Net(nn.Module):
+    def __init__(self, in_features, num_classes, width=16, dropout=0.1, act="relu"):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(in_features, width), nn.Dropout(dropout), nn.Linear(width, num_classes)
+        )
+
+    def forward(self, x):
+        return self.body(x)
+
+class Tree(DecisionTreeClassifier):
+    def __init__(self, depth=3, splitter="random", random_state=None):
+        super().__init__(splitter=splitter, random_state=random_state)
+        self.depth = depth
+
+def make(depth=2, leaf=0.25, random_state=None):
+    return DecisionTreeClassifier(
+        max_depth=depth, min_weight_fraction_leaf=leaf / 10, random_state=random_state
+    )
+
+def fit(X, y, X_test, n_classes, batch, *, scale=1.5, verbose=0):
+    return batch.normal(size=(len(X_test), n_classes)) * scale
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "params", "grid"),
+    [
+        ("own:Net", "Net", {"width": 16, "dropout": 0.1, "act": "relu"}, {"width": [16, 32]}),
+        ("own:Tree", "Tree", {"depth": 3, "splitter": "random"}, {"depth": [3, 6]}),
+        ("own:make", "own", {"depth": 2, "leaf": 0.25}, {"depth": [2, 4]}),
+        ("own:fit", "own", {"scale": 1.5, "verbose": 0}, {"scale": [0.75, 1.5]}),
+        ("mlp:fit", "my_mlp", {"scale": 1.5, "verbose": 0}, {"scale": [0.75, 1.5]}),
+        (
+            "sklearn.tree:ExtraTreeClassifier",
+            "ExtraTreeClassifier",
+            {"min_samples_split": 2, "min_samples_leaf": 1, "min_weight_fraction_leaf": 0.0},
+            {"min_samples_split": [2, 4]},
+        ),
+    ],
+)
+def test_arguments_of_a_model_are_lines_that_plan_when_uncommented(
+    here: Path, model: str, name: str, params: dict[str, Any], grid: dict[str, Any]
+) -> None:
+    for file in ("own.py", "mlp.py"):
+        (here / file).write_text(OWN_NET)
+    text, table = written("sklearn:wine", model)
+    assert [*table["classifier"]] == [name]
+    text = re.sub(r"^# (params|grid|hparams)( = )", r"\1\2", text, flags=re.MULTILINE)
+    found = own(tomllib.loads(text))
+    assert {key: found["params"][key] for key in params} == params
+    assert found["grid"] == grid
+    Path("sweep.toml").write_text(text)
+    summary = plan_change(here / "sweep.toml", here / "out").summary()
+    assert summary["cells"] == 2
+
+
+def test_a_file_that_is_there_is_told_in_short_with_a_command_that_works(here: Path) -> None:
+    written("measured.csv", "lr-sgd")
+    code, said = inside("init", "sklearn:wine", "mymodel.py")
+    assert code == 2
+    assert "sweep.toml: exists already, with lr-sgd on measured" in said
+    again = shlex.split(said.partition("name another file: manyseed ")[2])
+    assert again == ["init", "sklearn:wine", "mymodel.py", "--out", "wine.toml"]
+    assert inside(*again)[0] == 0
+    Path("notes.toml").write_text("grid = 1\n")
+    code, said = inside("init", "sklearn:wine", "lr-sgd", "--out", "notes.toml")
+    assert code == 2
+    assert "notes.toml: exists already\n" in said
+
+
+@pytest.mark.parametrize(
+    ("arrays", "target", "remark"),
+    [
+        (("data", "labels"), "labels", "the array with a value per row"),
+        (("x", "y"), "y", "the array with a value per row"),
+        (
+            ("train_images", "train_labels", "test_images", "test_labels"),
+            "labels",
+            "the array with a value per row: train_labels and test_labels",
+        ),
+    ],
+)
+def test_the_classes_of_arrays_have_their_own_name(
+    here: Path, arrays: tuple[str, ...], target: str, remark: str
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = {name: rng.normal(size=(60, 4)) for name in arrays[::2]}
+    np.savez(here / "a.npz", **rows, **{name: np.arange(60) % 3 for name in arrays[1::2]})
+    text, table = written("a.npz", "lr-sgd")
+    assert table["dataset"]["a"]["target"] == target
+    assert re.search(rf'^target = "{target}" +# {remark}$', text, re.MULTILINE)
+    assert plan_change(here / "sweep.toml", here / "out").summary()["cells"] == 1
+
+
+def test_a_number_as_target_is_told_before_what_is_missing_and_can_be_cut(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    price = [None if i % 7 == 0 else round(x, 4) for i, x in enumerate(rng.normal(size=90))]
+    table = {"a": rng.normal(size=90), "site": ["u", "v", "w"] * 30, "the price": price}
+    pl.DataFrame(table).write_csv(here / "sold.csv")
+    code, said = inside("init", "sold.csv", "lr-sgd", "--target", "the price")
+    assert code == 2
+    assert "classes in 77 samples. Is it a number to predict rather than a class?" in said
+    assert "missing" not in said
+    assert "--target, one of site\n" in said
+    line = said.partition("or cut it into thirds: ")[2].strip()
+    python, _, program, *_, target = shlex.split(line)
+    assert (python, target) == ("python", "the price")
+    exec(program, {})
+    again = shlex.split(line.partition("&& manyseed ")[2])
+    assert again == ["init", "sold-cut.csv", "--target", "the price"]
+    text, _ = written(*again[1:])
+    assert re.search(r"3 classes: high \(26\), low \(26\), middle \(25\)", text)
+
+
+ODD = {
+    "a seed": (
+        "def train(X, y, X_test, seed):\n"
+        "    return Tree(random_state=seed).fit(X, y).predict_proba(X_test)\n"
+    ),
+    "all other names": (
+        "def fit(test_x, train_x, train_y, random_state=0, *, num_classes, depth=2):\n"
+        "    tree = Tree(max_depth=depth, random_state=random_state)\n"
+        "    return tree.fit(train_x, train_y).predict_proba(test_x)\n"
+    ),
+    "a network": (
+        "from torch import nn\nbuild = None\nclass Net(nn.Module):\n"
+        "    def __init__(self, input_dim, hidden=8, n_out=2):\n        super().__init__()\n"
+        "        self.net = nn.Sequential(nn.Linear(input_dim, hidden), nn.Linear(hidden, n_out))\n"
+        "    def forward(self, x): return self.net(x)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_the_function_that_is_proposed_for_other_arguments_is_trained(
+    here: Path, kind: str
+) -> None:
+    content = "from sklearn.tree import ExtraTreeClassifier as Tree\n" + ODD[kind]
+    (here / "odd.py").write_text(content)
+    code, said = inside("init", "measured.csv", "odd.py")
+    assert code == 0, said
+    said = " ".join(said.split())
+    (found,) = re.findall(r"write a function beside it: (.*?); and (\w+) = \"odd:(\w+)\"", said)
+    line, form, name = found
+    (here / "odd.py").write_text(f"{content}\n{line}\n")
+    text = Path("sweep.toml").read_text()
+    text = re.sub(rf"^{form} = .*", f'{form} = "odd:{name}"', text, flags=re.MULTILINE)
+    if form == "train":
+        text = text.replace('# scores  = "logits"', 'scores = "probabilities"')
+    if kind != "a seed":  # the rest of its arguments can be given all the same
+        text = re.sub(r"^# params = ", "params = ", text, flags=re.MULTILINE)
+        assert re.search(r"^params = \{ (depth = 2|hidden = 8) \}", text, re.MULTILINE)
+    Path("sweep.toml").write_text(text)
+    change = plan_change(here / "sweep.toml", here / "out")
+    assert change.summary()["fits"] > 1
+    assert not any("were equal" in note for note in change.expansion.notes)
+
+
+@pytest.mark.parametrize("by", ["['dose']", "make_column_selector(dtype_include='number')"])
+def test_columns_by_name_are_answered_with_their_numbers(here: Path, by: str) -> None:
+    (here / "by.py").write_text(
+        "from sklearn.compose import make_column_selector, make_column_transformer\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler\n"
+        "from sklearn.tree import ExtraTreeClassifier\n\n"
+        "def build():\n    scaled = make_column_transformer((StandardScaler(), SELECTED))\n"
+        "    return make_pipeline(scaled, ExtraTreeClassifier())\n".replace("SELECTED", by)
+    )
+    code, said = inside("init", "measured.csv", "by.py")
+    said = " ".join(said.split())
+    assert code == 0
+    assert "select columns by number: 0 dose, 1 site; numbers are [0], labels [1]" in said
+    numbered = (here / "by.py").read_text().replace(by, "[0]")
+    (here / "by.py").write_text(numbered)
+    assert plan_change(here / "sweep.toml", here / "out").summary()["fits"] > 1
+
+
+def test_a_seed_that_code_fixes_and_a_seed_that_fails_have_lines_that_work(here: Path) -> None:
+    (here / "near.py").write_text(
+        "import numpy as np\nclass Near:\n"
+        "    def __init__(self, k=3, seed=0): self.rng = np.random.RandomState(seed)\n"
+        "    def fit(self, X, y): pass\n"
+        "    def predict(self, X): return self.rng.randint(0, 2, len(X))\n"
+    )
+    code, said = inside("init", "measured.csv", "near.py")
+    assert code == 0
+    (line,) = re.findall(r"or add to its table: (seeds = \{.*?\})", " ".join(said.split()))
+    text = Path("sweep.toml").read_text().replace("\nruns = 1 ", "\nruns = 3 ")
+    text = text.replace('estimator = "near:Near"', f'estimator = "near:Near"\n{line}')
+    Path("sweep.toml").write_text(text)
+    table = tomllib.loads(text)
+    assert plan_change(here / "sweep.toml", here / "a").summary()["fits"] == 3 * table["repeats"]
+    Path("sweep.toml").unlink()
+    (here / "third.py").write_text(
+        "from sklearn.tree import ExtraTreeClassifier\n"
+        "class Third(ExtraTreeClassifier):\n    def fit(self, X, y):\n"
+        "        if self.random_state % 2: raise RuntimeError('diverged')\n"
+        "        return super().fit(X, y)\n"
+    )
+    code, said = inside("init", "measured.csv", "third.py")
+    assert code == 0
+    assert "add to [classifier.Third]: probe = false" in " ".join(said.split())
+
+
+def test_what_may_stand_beside_a_model_is_said(here: Path) -> None:
+    (here / "own.py").write_text(OWN_NET)
+    text, _ = written("sklearn:wine", "own:Net")
+    assert 'may stand beside: "lr-sgd", "svm-sgd", "xgb", "mlp"\n' in text
+    beside = text.replace('["Net"]', '["Net", "mlp"]')
+    Path("sweep.toml").write_text(beside)
+    assert plan_change(here / "sweep.toml", here / "out").summary()["cells"] == 2
+    Path("sweep.toml").unlink()
+    text, _ = written("sklearn:digits", "cnn")
+    (said,) = re.findall(r"^classifier = .*", text, re.MULTILINE)
+    assert all(f'"{name}"' in said for name in ("mlp", "vit", "resnet"))
+    assert '"vgg"' not in said  # which needs larger images
+    assert said.endswith("; your own: manyseed docs own")
+    Path("sweep.toml").unlink()
+    text, _ = written("sklearn:wine", "sklearn.naive_bayes:GaussianNB")
+    (said,) = re.findall(r"^# to compare it: another \[\[grid\]\] with (.*)", text, re.MULTILINE)
+    lines = said.replace(", classifier", "\nclassifier").replace('"xgb", ', "")
+    dataset = text.index("[dataset")
+    Path("sweep.toml").write_text(f"{text[:dataset]}\n[[grid]]\n{lines}\n{text[dataset:]}")
+    assert plan_change(here / "sweep.toml", here / "out").summary()["cells"] == 4
+
+
 @pytest.mark.parametrize(
     ("model", "others"),
     [
@@ -687,7 +930,7 @@ def test_what_scores_are_is_said(here: Path, model: str, others: str | None) -> 
     assert (line in text) == (others is not None)
     assert ("# scores" in text) == (others is not None)
     uncommented = text.replace("# scores", "scores").replace("logits", "probabilities")
-    table = tomllib.loads(uncommented)["classifier"]["mine"]
+    table = own(tomllib.loads(uncommented))
     assert table.get("scores") == (others and "probabilities")
 
 
@@ -889,7 +1132,7 @@ def test_arrays_for_each_part_are_its_own_test_set(here: Path) -> None:
     assert "90 rows (60 to train on, 30 to test)" in said
     assert "only its arrays for training and test are read, not x_val, y_val" in said
     text = (here / "sweep.toml").read_text()
-    assert re.search('target = "y" +# the array with a value per row\n', text)
+    assert re.search('target = "y" +# the array with a value per row: y_train and y_test\n', text)
     table = tomllib.loads(text)
     assert (table["name"], table["repeats"]) == ("digits", 1)
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 10
@@ -1191,7 +1434,7 @@ def test_what_a_script_returns_and_its_options_are_written_for_it(here: Path) ->
     text, table = written("sklearn:wine", "net.py")
     start = "python net.py --random-state {seed}"
     files = "--train {train} --test {test} --out {out}"
-    assert table["classifier"]["mine"] == {
+    assert own(table) == {
         "command": f"{start} {files}",
         "scores": "probabilities",
     }
@@ -1213,7 +1456,7 @@ def test_labels_of_a_script_are_written_as_such(here: Path, data: str) -> None:
     text = re.sub("p = .*", lambda _: line, SCRIPT.format(files=FILES))
     (here / "net.py").write_text(text)
     _, table = written(data, "net.py")
-    assert table["classifier"]["mine"]["scores"] == "labels"
+    assert own(table)["scores"] == "labels"
     runs = table["repeats"] * table["runs"]
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == runs
 
@@ -1253,7 +1496,7 @@ def test_missing_values_are_told_and_imputed_for_a_model_that_takes_none(here: P
     assert code == 0, said
     assert f"values missing: dose {frame['dose'].null_count()}" in said
     table = tomllib.loads(Path("sweep.toml").read_text())
-    assert table["classifier"]["mine"]["encode"] == "dense"
+    assert own(table)["encode"] == "dense"
     notes = plan_change(here / "sweep.toml", here / "out").summary()["notes"]
     assert any(f"dose ({frame['dose'].null_count()} missing)" in note for note in notes)
     assert not any("codes 0, 1, 2" in note for note in notes)
@@ -1267,16 +1510,16 @@ def test_that_labels_are_numbers_to_a_linear_model_is_told(here: Path) -> None:
         "def tree(): return DecisionTreeClassifier()\n"
     )
     text, _ = written("measured.csv", "own:logistic")
-    named = text.replace('["mine"]', '["mine", "tree"]', 1)
+    named = text.replace('["logistic"]', '["logistic", "tree"]', 1)
     (here / "sweep.toml").write_text(f'{named}\n[classifier.tree]\nestimator = "own:tree"\n')
     change = plan_change(here / "sweep.toml", here / "out")
     told = "labels (1 column) are codes 0, 1, 2, …"
     assert [note.partition(" ")[0] for note in change.expansion.notes if told in note] == [
-        "mine",
+        "logistic",
         "tree",
     ]
     assert [note.partition(" ")[0] for note in change.expansion.unexpected if told in note] == [
-        "mine"
+        "logistic"
     ]
 
 

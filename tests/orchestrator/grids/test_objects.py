@@ -219,6 +219,10 @@ def test_rows_of_other_indexes_are_refused(tmp_path: Path, monkeypatch: pytest.M
         objects.keep_data(mixed.to_numpy(), y.loc[mixed.index], groups)
     with pytest.raises(UserError, match=r"^y: has no row for 2 of the 3 labels in the index of X"):
         objects.keep_data(X.iloc[[7, 2, 4]], y.iloc[[1, 2, 3]])
+    left = X[X["a"] > 1]
+    for one, other in ((left, y[2:].reset_index(drop=True)), (X.iloc[:6], y[2:])):
+        with pytest.raises(UserError, match=r"^y: has no row for 2 of the 6 labels in the index"):
+            objects.keep_data(one, other)
     named = [X.set_axis([*"abcdefgh"]), y.set_axis([*"hgfedcba"])]
     with pytest.raises(UserError, match=f"^y: {order}"):
         objects.keep_data(*named)
@@ -243,6 +247,9 @@ def test_classes_may_be_a_frame_of_one_column(
     expected = objects.keep_data(X, np.array(y), np.array(y))
     for frame in (pandas.DataFrame({"c": y}), pl.DataFrame({"c": y}), pl.LazyFrame({"c": y})):
         assert objects.keep_data(X, frame, frame) == expected
+    table = pandas.DataFrame({"id": range(4), "one": [1] * 4, "churn": y, "at": [*"wxyz"]})
+    with pytest.raises(UserError, match=r'^y: is a frame of 4 columns.*\n  name it: y\["churn"\]'):
+        objects.keep_data(X, table)
     one_hot = pandas.get_dummies(pandas.Series(y))
     with pytest.raises(UserError, match=r'^y: is a frame of 2 columns.*\n  .*y\["a"\].*idxmax'):
         objects.keep_data(X, one_hot)

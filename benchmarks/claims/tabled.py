@@ -544,7 +544,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "With so few test points, α̂ cannot detect differences",
         "answers",
-        r"With so few test points|too small for|takes about {} test points",
+        r"With so few test points|too small for|Smaller differences are not seen|"
+        r"takes about {} test points",
         0.0,
         "sweeps",
         says("one cell", "levels", "With so few"),

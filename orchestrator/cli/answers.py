@@ -356,6 +356,9 @@ def _asked(
     more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
         require_one_of(column, rows.columns, "unknown column", key="--columns", more=more)
+    if form in formats.IN_WORDS and paper.columns:
+        apart, told = formats.telling_apart(rows, paper.columns)
+        paper, notes = replace(paper, columns=apart), [*told, *notes]
     if not paper.bold:  # else chosen when it is known what is bold
         rows = rows.select(paper.columns or rows.columns)
     content = (

@@ -298,6 +298,23 @@ def test_a_spread_below_a_test_point_is_told_beside_its_bound():
     assert told == "Between seeds, sd of accuracy: mlp 0.0063 (at most 0.041)."
 
 
+def test_a_larger_spread_with_noise_is_told_where_a_test_tells_it():
+    """The headline on spreads was about cells without noise alone."""
+
+    def noisy(_, classifier, scheme, __):
+        return 0.03 if (classifier, scheme) == ("mlp", "relative:0.5") else 0.005
+
+    tables = planted(datasets=2, schemes=("none", "relative:0.5"), repeats=5, runs=10, sd=noisy)
+    told = dict(headlines(tables))["spread"].splitlines()
+    assert told[1:] == ["That sd is larger with perturb continuous relative:0.5 (mlp)."]
+    assert (
+        "It is larger beyond chance with other training data (Holm, 5% for"
+        in said(tables)["spread"]
+    )
+    alike = planted(datasets=2, schemes=("none", "relative:0.5"), repeats=5, runs=10)
+    assert "larger" not in dict(headlines(alike))["spread"]
+
+
 def test_the_cell_that_takes_most_seeds_is_named():
     """The number belonged to no classifier where others were not told, or noise was in the cell."""
     tables = equal_runs("lr-sgd", schemes=("none", "relative:0.5"), repeats=2, runs=10, sd=0.03)

@@ -661,6 +661,19 @@ def test_sql_from_the_command_and_from_python(sweep: Sweep) -> None:
     assert asked(sweep, "--sql", "SELECT cell FROM runs WHERE cell > 99") == "No rows.\n"
 
 
+def test_rows_of_a_paper_are_told_apart_by_columns_that_were_not_asked_for(sweep: Sweep) -> None:
+    """Asked for an accuracy alone, a table for a paper named no row."""
+    asked = ("query", sweep.directory, "-t", "repeats", "--columns", "accuracy_mean")
+    _, text = inside(*asked, "--format", "markdown")
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
+    assert lines[0][-1] == "mean accuracy"
+    assert len({tuple(line[:-1]) for line in lines[2:]}) == len(lines) - 2 > 1
+    code, text = inside(*asked, "--format", "csv")
+    assert (code, text.splitlines()[0]) == (0, "accuracy_mean")
+    _, text = inside(*asked[:-1], "address,accuracy", "-t", "runs", "--format", "markdown")
+    assert text.startswith("| address | accuracy |")
+
+
 @pytest.mark.parametrize("how", [("--describe",), ("--columns", "?")])
 def test_columns_are_listed_with_what_they_mean(sweep: Sweep, how: tuple[str, ...]) -> None:
     for table in ("runs", "pairs", "cells", "effects"):

@@ -35,6 +35,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
+from manyseed.orchestrator.cli.columns import telling_apart
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -357,7 +358,7 @@ def _asked(
     for column in paper.columns:
         require_one_of(column, rows.columns, "unknown column", key="--columns", more=more)
     if form in formats.IN_WORDS and paper.columns:
-        apart, told = formats.telling_apart(rows, paper.columns)
+        apart, told = telling_apart(rows, paper.columns)
         paper, notes = replace(paper, columns=apart), [*told, *notes]
     if not paper.bold:  # else chosen when it is known what is bold
         rows = rows.select(paper.columns or rows.columns)

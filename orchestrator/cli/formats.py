@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import EQUAL
 from manyseed.orchestrator.cli.escaping import (
     Places,
@@ -182,35 +181,6 @@ _ADVICE = re.compile(
     r"; more repeats (narrow|allow)[^.]*|: of [\d,]+, about [\d.e+-]+ are expected to miss"
     r"|: see compare"
 )
-
-
-NAMES = (
-    *("sweep", "cells", "dataset", "classifier", "with", "a", "b", *AXES, "axis", "level"),
-    *("metric", "source", "part", "epoch", "repeat_index", "run_index", "run_i", "run_j", "index"),
-)
-"""Columns that name rows, in the order in which a table for a paper has them."""
-_ALSO = ("cell", "cell_id", "address")
-"""Columns that name rows where they are asked for."""
-
-
-def telling_apart(rows: pl.DataFrame, asked: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the columns asked for, after those without which rows look alike, and remarks.
-
-    A single dataset that is not a column is told in a remark.
-    """
-    order = dict.fromkeys((*NAMES, *_ALSO))
-    differing = [one for one in order if one in rows.columns and rows[one].n_unique() > 1]
-    has, columns = [one for one in asked if one in differing], list(asked)
-    for one in differing:
-        if one in _ALSO or (has and not rows.select(has).is_duplicated().any()):
-            break
-        if one not in has:
-            has.append(one)
-            columns = [name for name in differing if name in has]
-            columns += [name for name in asked if name not in has]
-    sets = rows["dataset"].unique().to_list() if "dataset" in rows.columns else []
-    is_said = len(sets) == 1 and "dataset" not in asked
-    return columns, [f"Dataset: {sets[0]}."] if is_said else []
 
 
 def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:

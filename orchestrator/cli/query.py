@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
     takes,
     written_to,
 )
+from manyseed.orchestrator.cli.columns import NAMES, families, telling_apart
 from manyseed.orchestrator.cli.output import (
     counted,
     errors,
@@ -141,6 +142,12 @@ def query(
         from manyseed.orchestrator.asking.query import described
 
         frame = described(results, table, grouped=question.is_grouped)
+        if form == formats.TABLE and output is None and limit is None and len(frame) > _ROWS:
+            for line in families(frame["column"].to_list()):
+                say(line)
+            asked = ("-t", table, "--columns", "?", "--limit", f"{len(frame)}")
+            say_next("What they mean", "query", *directories, *asked)
+            return
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
             frame = frame.select("column", "meaning", "unit")
         all_rows = limit or len(frame)
@@ -219,9 +226,9 @@ def _telling_apart(results: Mapping[str, Results], question: Query) -> tuple[Que
     from manyseed.orchestrator.asking.query import ask, named_rows
 
     known = next(iter(named_rows(results, question.table).values())).collect_schema()
-    names = [one for one in formats.NAMES if one in known and one not in question.columns]
+    names = [one for one in NAMES if one in known and one not in question.columns]
     rows = ask(results, replace(question, columns=[*names, *question.columns]))
-    columns, remarks = formats.telling_apart(rows, question.columns)
+    columns, remarks = telling_apart(rows, question.columns)
     return replace(question, columns=columns), remarks
 
 

@@ -178,8 +178,10 @@ def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> 
             if {names[best], names[pair.classifier]}
             == {it.axes["hparams"] for it in (one.a, one.b)}
         )
-        low, high = one.together
-        assert (high - low) / 2 == pytest.approx(half)
+        assert (one.together is None) == (half is None)
+        if one.together is not None:
+            assert (one.together[1] - one.together[0]) / 2 == pytest.approx(half)
+    assert any(one.together for one in of_models)
     across = [one for one in of_models if one.a.axes["classifier"] != one.b.axes["classifier"]]
     for found in (across, sweep.compare("lr-sgd", "svm-sgd")):
         assert sorted(one.a.axes["hparams"] for one in found) == [*levels]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -310,7 +311,7 @@ def _require_of_runs(question: Query, sweeps: Mapping[str, Results], name: str) 
     by = [] if isinstance(question.by, bool) else [",".join(question.by)]
     shown = ("-t", "runs", "--by", *by, "--columns", ",".join(metrics), "--agg", "mean,sd")
     meets = ("--where", question.where) if question.where else ()
-    remedy = command("query", *(where or ["DIR"]), *shown, *meets)
+    remedy = command("query", *(where or [Path("DIR")]), *shown, *meets)
     raise UserError("not in this table", key="--columns", value=name, remedy=remedy)
 
 

@@ -145,8 +145,8 @@ def query(
         if form == formats.TABLE and output is None and limit is None and len(frame) > _ROWS:
             for line in families(frame["column"].to_list()):
                 say(line)
-            asked = ("-t", table, "--columns", "?", "--limit", f"{len(frame)}")
-            say_next("What they mean", "query", *directories, *asked)
+            listed = ("-t", table, "--columns", "?", "--limit", f"{len(frame)}")
+            say_next("What they mean", "query", *directories, *listed)
             return
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
             frame = frame.select("column", "meaning", "unit")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -29,6 +29,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.effects import wider
 from manyseed.analysis.questions.intervals import (
     ASSUMED,
     SKEWED,
@@ -407,6 +408,14 @@ def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def answer_spread(evidence: Evidence) -> Iterator[Answer]:
+    """Say how much accuracy varies between seeds, and whether it varies more with other data."""
+    more, why = wider(evidence.effects)
+    for one in _of_spread(evidence):
+        headline = "\n".join(filter(None, (one.headline, more)))
+        yield replace(one, headline=headline, evidence=f"{one.evidence}{why}")
+
+
+def _of_spread(evidence: Evidence) -> Iterator[Answer]:
     """Say how much accuracy varies between seeds, and with which classifier most and least."""
     found = spreads(evidence.tables)
     if found is None:

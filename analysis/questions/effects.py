@@ -357,6 +357,34 @@ def answer_consistency(evidence: Evidence) -> Iterator[Answer]:
     return _answer(evidence.effects, "ec_local_mean", "local error consistency")
 
 
+def wider(effects: pl.DataFrame) -> tuple[str, str]:
+    """Say with which noise, or share of the rows, accuracy varies more between seeds, if with any.
+
+    In a headline, and with the numbers.
+    """
+    known = effects.filter(pl.col("metric") == "accuracy_std", pl.col("axis").is_in([*UNPERTURBED]))
+    more = known.filter(pl.col("p_holm") < LEVEL, pl.col("difference") > 0)
+    more = more.sort("difference", "axis", "level", "classifier", descending=[True, *[False] * 3])
+    if more.is_empty():
+        return "", ""
+    names = [f"{axis} {level}" for axis, level in more.select("axis", "level").unique().rows()]
+    of = {
+        name.replace("_", " "): [
+            str(row["classifier"])
+            for row in more.iter_rows(named=True)
+            if f"{row['axis']} {row['level']}" == name
+        ]
+        for name in sorted(names)
+    }
+    listed = [f"{name} ({', '.join(whose)})" for name, whose in of.items()]
+    shown = "; ".join(_effect(row) for row in more.head(LISTED).iter_rows(named=True))
+    return (
+        first_ones(listed, lambda text: f"That sd is larger with {text}."),
+        f" It is larger beyond chance with other training data (Holm, {LEVEL:.0%} for all "
+        f"comparisons together): {shown}.",
+    )
+
+
 def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     """Say what changes a metric beyond chance, largest estimates first, and what does not."""
     known = effects.filter(pl.col("metric") == metric, pl.col("difference").is_not_null())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -88,8 +87,8 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         f"{row['classifier']} on {row['dataset']}: "
         f"{counted(row['flipping'], 'point')} change{'s' if row['flipping'] == 1 else ''} class "
         f"between runs, {row['often']:,} of them in a third of the pairs of runs or more; for "
-        f"{row['points'] - row['unknown']:,} of {row['points']:,} points the majority of runs is "
-        "known (95 %)."
+        f"{row['points'] - row['unknown']:,} of {row['points']:,} points these runs tell (95 %) "
+        "which class most further runs would predict."
         for row in found.head(limit).iter_rows(named=True)
     )
     yield Answer(
@@ -109,7 +108,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """Name the points that nearly every run of every classifier gets wrong, the surest first.
 
     They are named only if there are more of them than classifiers that err independently of each
-    other have in common (p below 5 %, over all datasets together). Where classes overlap there are,
+    other in each class have in common (`_are_told`). Where classes overlap there are,
     without any wrong label.
 
     `labels`: a row per dataset, classifier and point.
@@ -123,9 +122,8 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         own = ranked.filter(dataset=dataset)
         wrong = own.filter(pl.col("wrong_least") >= NEARLY)
         of = labels.filter(dataset=dataset)
-        shares = of.group_by("classifier").agg((pl.col("wrong") >= NEARLY).mean())["wrong"]
-        expected = own.height * math.prod(shares.to_list())
-        if wrong.is_empty() or poisson_above(wrong.height, expected) * len(datasets) > 0.05:
+        expected = _wrong_together(of.join(own.select("index"), on="index", how="semi"))
+        if not _are_told(wrong.height, expected, len(datasets)):
             continue
         n = f"{wrong.height:,} of {own.height:,} tested points of {dataset}"
         n += " is" if wrong.height == 1 else " are"
@@ -135,7 +133,8 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         evidence.append(
             f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
             f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
-            f"other, about {expected:.2g} would be. By class: {_by_class(wrong, own)}."
+            f"other in each class, about {expected:.2g} would be. "
+            f"By class: {_by_class(wrong, own)}."
         )
         if left := chance.get(dataset):
             but = f" but {' and '.join(left)}"
@@ -208,9 +207,8 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """Name the points that nearly every run gets wrong where there is a single classifier.
 
     They are named only if there are more of them than if its runs erred on all points of a class
-    alike, as often as they do (p below 5 %, over all datasets together): of few runs, many points
-    are wrong in all by chance. Without another classifier, nothing tells whether labels are wrong.
-    A point with one run does not count.
+    alike, as often as they do (`_are_told`). Without another classifier, nothing tells whether
+    labels are wrong. A point with one run does not count.
     """
     labels, chance = _telling(labels)
     known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
@@ -221,7 +219,7 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         every = known.filter(dataset=dataset)
         wrong = every.filter(pl.col("wrong") >= NEARLY)
         n, expected = wrong.height, _wrong_by_chance(every)
-        if wrong.is_empty() or poisson_above(n, expected) * len(datasets) > 0.05:
+        if not _are_told(n, expected, len(datasets)):
             continue
         rows.append(wrong)
         short.append(f"{f'{n:,}' if short else counted(n, 'point')} of {dataset} ({of[dataset]})")
@@ -252,6 +250,26 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         evidence=" ".join(evidence),
         figures=("points",),
     )
+
+
+RARE = 0.05  # probability of naming points where none is hard
+
+
+def _are_told(n: int, expected: float, datasets: int) -> bool:
+    """Return whether n points are so many more than expected by chance that they may be named."""
+    return n > 0 and poisson_above(n, expected) * datasets <= RARE
+
+
+def _wrong_together(labels: pl.DataFrame) -> float:
+    """Return how many points nearly all runs of all classifiers would get wrong by chance.
+
+    If on the points of a class, which may be harder than others, these err independently.
+    """
+    shares = labels.group_by("truth", "classifier").agg(
+        (pl.col("wrong") >= NEARLY).mean(), n=pl.len()
+    )
+    of_class = shares.group_by("truth").agg(pl.col("wrong").product() * pl.col("n").max())
+    return float(of_class["wrong"].sum())
 
 
 def _wrong_by_chance(points: pl.DataFrame) -> float:

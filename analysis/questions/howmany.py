@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
+from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import (
     FEWEST,
     assumed,
@@ -412,17 +414,18 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
     of = f" of {row['classifier']}" if alone and unknown.height else ""
     of += f" on {row['dataset']}" if of and own["dataset"].n_unique() > 1 else ""
-    takes, where = f"Accuracy{of} to ± {PRECISE:g} takes", ""
+    takes, places = f"Accuracy{of} to ± {PRECISE:g} takes", [""]
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
     if alone and not is_one:
         takes += f" ({interval})"
     elif fewest:
-        where = f" (most: {row['dataset']} × {row['classifier']})"
+        places = [*_short_names(row, own), ""]
     there = [part.size for part in _by_test_set(most_varied)]
     have = f"each test set has {min(there):,}{' or more' if max(there) > min(there) else ''}"
     bounded, untold = _with_enough(unknown, own)
+    others = _named(untold, own, "") if untold.height else ""
     if not alone:
-        number = cells.height + bounded.height
+        number = cells.height + (bounded if others else unknown).height
         have = f"{enough + bounded.height:,} of {number:,} cells have enough"
     elif bounded.height:
         names = _named(bounded, own, "some others" if untold.height else "others")
@@ -438,8 +441,13 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    have += f"; {_named(untold, own, 'others')} not told" if untold.height else ""
-    headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
+    if untold.height:
+        have += (
+            f"; {others or 'others'} not told"
+            if others or alone
+            else f", {untold.height:,} unknown"
+        )
+    headline = shortest(f"{takes}{place}; {have}." for place in places)
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 
 
@@ -477,6 +485,18 @@ def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
 def _cell_named(runs: pl.DataFrame, cell: int) -> str:
     row = runs.filter(cell=cell).row(0, named=True)
     return f"{row['dataset']} × {row['classifier']} (cell {cell})"
+
+
+def _short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
+    """Name the cell of a row by its levels, and shorter by its number."""
+    levels = [
+        str(row[axis])
+        for axis, usual in REFERENCES.items()
+        if row.get(axis) is not None and str(row[axis]) != usual and runs[axis].n_unique() > 1
+    ]
+    dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""
+    name = ", ".join([f"{dataset}{row['classifier']}", *levels])
+    return f" ({name})", f" ({row['classifier']}, cell {row['cell']})"
 
 
 def _by_test_set(runs: pl.DataFrame) -> list[Real]:

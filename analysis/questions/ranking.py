@@ -313,10 +313,12 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
 
         points = points_needed(options.close, options.epsilon)
-        where_not = "Test sets are too small for α̂"
-        if blind.height < runs.height:
-            where_not = f"{some(where, 1, ' datasets')}: too small for α̂"
-        lines.append(f"{where_not}, which takes about {points:,} test points on each side.")
+        where_not = "Test sets are too small for α̂, which"
+        if blind.filter(pl.col("far") | pl.col("divided")).height:  # a large α̂ is told of any size
+            where_not = "Smaller differences are not seen: that"
+        elif blind.height < runs.height:
+            where_not = f"{some(where, 1, ' datasets')}: too small for α̂, which"
+        lines.append(f"{where_not} takes about {points:,} test points on each side.")
         text += (
             f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
             f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "

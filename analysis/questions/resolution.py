@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from manyseed.analysis.counts import fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import may_differ, total
 from manyseed.analysis.questions.quantiles import chi2_quantile
@@ -46,10 +47,12 @@ class AlikeRuns:
 
     @property
     def limit(self) -> str:
-        """The most that its runs may vary by, in short; empty if no size of a test set is known."""
+        """The sd that was seen, if any, and the most that it may be, if that is known."""
         if not self.step:
             return f"{self.classifier} not told"
-        return f"{self.classifier} at most {self._most:.2g}"
+        if self.sd <= math.sqrt(ROUNDING):
+            return f"{self.classifier} at most {self._most:.2g}"
+        return f"{self.classifier} {fixed(self.sd)} (at most {self._most:.2g})"
 
     @property
     def _most(self) -> float:

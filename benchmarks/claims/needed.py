@@ -419,8 +419,8 @@ CLAIMS: tuple[Claim, ...] = (
     interval(
         "Between seeds, sd of accuracy: a at most 0.0096 (below one test point so far)",
         "howmany, answers",
-        r"sd of further runs is at most|^\{\} at most \{\}|seeds at most: spreads so far|"
-        r"sds are at most|"
+        r"sd of further runs is at most|^\{\}( \{\})? \(?at most \{\}\)?|"
+        r"seeds at most: spreads so far|sds are at most|"
         r", for which \{\} runs are enough|^\{\} at most\{\}",
         _more_than_said(2.4),
         _less_than_said,

@@ -94,6 +94,15 @@ SWEEPS: Mapping[str, Callable[..., Tables]] = {
         accuracy=_moved(0.008),
         **more,
     ),
+    "widened": lambda **more: planted(
+        2,
+        NAMES[:2],
+        ("none", "noise"),
+        repeats=5,
+        runs=10,
+        sd=lambda _, __, scheme, ___: 0.015 if scheme == "noise" else 0.005,
+        **more,
+    ),
     "one cell": lambda **more: planted(1, NAMES[:1], repeats=3, runs=10, **more),
     "one set": lambda **more: planted(1, NAMES[:2], repeats=1, runs=6, **more),
     "few of each": lambda **more: planted(1, NAMES[:2], repeats=3, runs=3, **more),
@@ -103,7 +112,7 @@ SWEEPS: Mapping[str, Callable[..., Tables]] = {
 }
 
 
-WITH_EFFECTS = ("alike", "moved", "barely moved")
+WITH_EFFECTS = ("alike", "moved", "barely moved", "widened")
 SKEWED = ", skewed"
 
 
@@ -514,6 +523,20 @@ CLAIMS: tuple[Claim, ...] = (
         f"{NOTHING}: 3 comparisons over 8 test sets",
         "a scheme that costs 0.1 (2 sd of a run's part)",
     ),
+    *(
+        Claim(
+            f"The sd between seeds is larger with noise{more}",
+            "answers",
+            r"sd is larger with|It is larger beyond chance",
+            0.05,
+            "sweeps",
+            says(f"moved{more}", "spread", "is larger beyond chance"),
+            says(f"widened{more}", "spread", "is larger beyond chance .* noise in"),
+            "two schemes that move accuracies, not their sd; 8 test sets",
+            "three times the sd, on 10 test sets",
+        )
+        for more in ("", SKEWED)
+    ),
     interval(
         "… noise in a: −0.02 (−0.03 to −0.01, 95 %)",
         "answers, effects",
@@ -544,7 +567,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "With so few test points, α̂ cannot detect differences",
         "answers",
-        r"With so few test points|too small for|takes about {} test points",
+        r"With so few test points|too small for|Smaller differences are not seen|"
+        r"takes about {} test points",
         0.0,
         "sweeps",
         says("one cell", "levels", "With so few"),

@@ -35,6 +35,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
+from manyseed.orchestrator.cli.columns import telling_apart
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -146,7 +147,16 @@ def answers(
             say(note, style="yellow")
     else:
         _say_headlines(sweep, found)
+        if any("most frequent class" in one.headline for one in found) and _are_balanced(sweep):
+            asked = ("--columns", "balanced_accuracy", "--agg", "mean,sd")
+            by = ("-t", "runs", "--by", "dataset,classifier")
+            say_next("All classes alike", "query", sweep.directory, *by, *asked)
     say_next("Tables and figures", "report", sweep.directory)
+
+
+def _are_balanced(sweep: Sweep) -> bool:
+    """Return whether runs have an accuracy that counts all classes alike."""
+    return "balanced_accuracy" in sweep.results.scan("runs").collect_schema()
 
 
 def _say_headlines(sweep: Sweep, found: Sequence[Answer]) -> None:
@@ -222,6 +232,8 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
 
 _COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high")
 """Columns of a comparison that a paper has where the better side is bold."""
+_ENDS = ("low", "high")
+"""How columns of intervals end; notes on intervals are for tables with such."""
 _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
@@ -356,6 +368,11 @@ def _asked(
     more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
         require_one_of(column, rows.columns, "unknown column", key="--columns", more=more)
+    if form in formats.IN_WORDS and paper.columns:
+        apart, told = telling_apart(rows, paper.columns)
+        paper = replace(paper, columns=apart)
+        is_limited = any(name == "verdict" or name.endswith(_ENDS) for name in apart)
+        notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
     if not paper.bold:  # else chosen when it is known what is bold
         rows = rows.select(paper.columns or rows.columns)
     content = (

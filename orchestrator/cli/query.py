@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
     takes,
     written_to,
 )
+from manyseed.orchestrator.cli.columns import NAMES, families, telling_apart
 from manyseed.orchestrator.cli.output import (
     counted,
     errors,
@@ -141,6 +142,12 @@ def query(
         from manyseed.orchestrator.asking.query import described
 
         frame = described(results, table, grouped=question.is_grouped)
+        if form == formats.TABLE and output is None and limit is None and len(frame) > _ROWS:
+            for line in families(frame["column"].to_list()):
+                say(line)
+            listed = ("-t", table, "--columns", "?", "--limit", f"{len(frame)}")
+            say_next("What they mean", "query", *directories, *listed)
+            return
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
             frame = frame.select("column", "meaning", "unit")
         all_rows = limit or len(frame)
@@ -149,14 +156,17 @@ def query(
     if question.columns in (["*"], ["all"]):
         question = replace(question, columns=every_column(results, question))
     few = of_paper(results, question) if form in formats.IN_WORDS else []
+    apart: list[str] = []
     if few:
         question = replace(question, columns=few)
+    elif form in formats.IN_WORDS and question.columns and not question.is_grouped:
+        question, apart = _telling_apart(results, question)
     elif form in _NUMBERS:
         question = replace(question, columns=of_file(results, question) or question.columns)
     frame = _bounded(results, question)
     if few and len(frame):
         frame = frame.select(one for one in frame.columns if frame[one].count())
-    notes = _notes(list(sweeps.values()), question, frame)
+    notes = [*apart, *_notes(list(sweeps.values()), question, frame)]
     if question.is_grouped and "n" in frame.columns and form not in (formats.CSV, formats.PARQUET):
         from manyseed.orchestrator.asking.covering import covered
 
@@ -209,6 +219,17 @@ def _bounded(results: Mapping[str, Results], question: Query) -> pl.DataFrame:
         return formats.bounded(ask(results, question))
     frame = formats.bounded(ask(results, replace(question, columns=[*asked, "delta"])))
     return frame.drop("delta", "delta_lo", "delta_hi", strict=False)
+
+
+def _telling_apart(results: Mapping[str, Results], question: Query) -> tuple[Query, list[str]]:
+    """Return a question with the columns without which its rows look alike, and remarks."""
+    from manyseed.orchestrator.asking.query import ask, named_rows
+
+    known = next(iter(named_rows(results, question.table).values())).collect_schema()
+    names = [one for one in NAMES if one in known and one not in question.columns]
+    rows = ask(results, replace(question, columns=[*names, *question.columns]))
+    columns, remarks = telling_apart(rows, question.columns)
+    return replace(question, columns=columns), remarks
 
 
 _NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)

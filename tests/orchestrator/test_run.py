@@ -103,7 +103,7 @@ def fits_a_screen(said: str) -> None:
         "cancer: lr-sgd 0.",
         "Which is better: ",
         "Between seeds, sd of accuracy: ",
-        "of 5 cells have enough; others not told.",
+        "cells have enough, ",
         "Nothing is found to change accuracy; ",
         "Report: ",
     )

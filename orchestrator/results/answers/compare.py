@@ -57,7 +57,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     verdict,
     words,
 )
-from manyseed.orchestrator.results.answers.sides import Pair, pairs_of, require_sides
+from manyseed.orchestrator.results.answers.sides import Pair, as_models, pairs_of, require_sides
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.questions.registry import AskedSweep
 
@@ -123,10 +123,15 @@ def compare_cells(
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     higher = False if lower else first.higher_is_better(metric)
+    is_plain = by == "classifier" and a is None and not between and second is first
+    named = as_models(pairs) if is_plain else {}
 
     def at(sure: float, chosen: Sequence[Pair]) -> list[Compared]:
         return [
-            compare_pair(first, second, *pair, metric, higher=higher, confidence=sure)
+            _apart(
+                compare_pair(first, second, *pair, metric, higher=higher, confidence=sure),
+                named.get((pair[0].cell, pair[1].cell), ()),
+            )
             for pair in chosen
         ]
 
@@ -148,6 +153,11 @@ def compare_cells(
             for place, one in zip(places, like, strict=True):
                 found[place] = replace(found[place], among_like=judged(one))
     return found
+
+
+def _apart(one: Compared, axes: Sequence[str]) -> Compared:
+    """Return a comparison whose sides are named by these axes, too."""
+    return replace(one, same={name: it for name, it in one.same.items() if name not in axes})
 
 
 def _pairs_like(one: Compared, sweep: AnalysedSweep) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted, fixed, signed, some
+from manyseed.analysis.counts import EQUAL, counted, fixed, signed, some
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import (
@@ -362,6 +362,8 @@ def row_of(one: Compared, *, several: bool = False) -> dict[str, Any]:
     if one.result is None:
         return names
     numbers = asdict(one.result)
+    if abs(one.result.difference) < EQUAL:  # of means that only rounding sets apart
+        numbers["difference"] = 0.0
     first = {name: numbers[name] for name in ("mean_a", "mean_b", "difference")}
     low, high = judged(one) or (None, None)
     first |= {"low": low, "high": high}

@@ -9,6 +9,7 @@ from itertools import combinations
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.usual import models
 from manyseed.analysis.tables.rows import cells_once, last
 from manyseed.jobs.checks import parsed
 from manyseed.orchestrator.computing.cellgroups import require_axes
@@ -57,7 +58,7 @@ def pairs_of(
     if between:
         return _named(of_a, of_b, between, by, one_sweep=first is second)
     if a is None and first is second:
-        return _levels(last(of_a), by)
+        return _levels(last(of_a), by, in_models=by == "classifier")
     of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
     return _matched(of_a, of_b, one_sweep=first is second)
 
@@ -100,26 +101,24 @@ def _has(levels: pl.Series, word: str) -> pl.Series:
         return levels.is_null() & levels.is_not_null()
 
 
-def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
+def _levels(cells: pl.DataFrame, by: str, *, in_models: bool = False) -> list[Pair]:
     """Return the pairs of cells that differ only in one axis; twins count once.
 
-    Of all pairs of two levels, the same one comes first.
+    Of all pairs of two levels, the same one comes first. `in_models`: every two of the models that
+    headlines compare are a pair, also two configurations of one classifier.
     """
     cells = cells_once(cells).sort("cell")
     free = (by, "hparams") if by == "classifier" else (by,)  # each classifier has its own hparams
     others = [axis for axis in AXES if axis not in free]
     first = {level: n for n, level in enumerate(cells[by].unique(maintain_order=True).to_list())}
-    pairs = [
-        pair
-        for alike in cells.partition_by(others, maintain_order=True)
-        for pair in _alike(
-            pair
-            for pair in combinations(
-                sorted(AnalysedCell.all_of(alike), key=lambda one: first[one.axes[by]]), 2
-            )
-            if pair[0].axes[by] != pair[1].axes[by]
-        )
-    ]
+    pairs: list[Pair] = []
+    for alike in cells.partition_by(others, maintain_order=True):
+        own = sorted(AnalysedCell.all_of(alike), key=lambda one: first[one.axes[by]])
+        compared = {*models(alike)["cell"]} if in_models and alike[by].n_unique() > 1 else set()
+        both = [pair for pair in combinations(own, 2) if pair[0].axes[by] != pair[1].axes[by]]
+        of_models = [*combinations([one for one in own if one.cell in compared], 2)]
+        rest = [one for one in _alike(both) if not {one[0].cell, one[1].cell} <= compared]
+        pairs += [*of_models, *rest]
     if not pairs:
         values = cells[by].unique(maintain_order=True).to_list()
         problem = f"there is only one {by} ({values[0]})"
@@ -134,6 +133,23 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
             remedy = f"{remedy}; by itself: {command(*shown, '--agg', 'mean,sd')}"
         raise UserError(problem, key="--by", value=by, remedy=remedy)
     return pairs
+
+
+def as_models(pairs: Sequence[Pair]) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the axes by which sides are named, of each pair of cells by classifier.
+
+    Where some are of two configurations of one classifier, all are models of a family, which are
+    called after their classifier and hparams.
+    """
+
+    def context(one: AnalysedCell) -> tuple[object, ...]:
+        return tuple(level for axis, level in one.axes.items() if axis not in _MODEL)
+
+    of = {context(a) for a, b in pairs if a.axes["classifier"] == b.axes["classifier"]}
+    return {(a.cell, b.cell): _MODEL if context(a) in of else () for a, b in pairs}
+
+
+_MODEL = ("classifier", "hparams")
 
 
 def _alike(pairs: Iterable[Pair]) -> Iterator[Pair]:

@@ -279,6 +279,51 @@ def test_runs_that_merely_differ_among_themselves_are_not_unlike_the_others():
     assert "cannot detect" not in one.text
 
 
+def test_small_test_sets_are_not_too_small_for_a_large_difference():
+    """It stood beside the α̂ of runs that differ, which holds on test sets of any size."""
+    tables = planted(alpha=of_classifier(**{"mlp": 0.3, "lr-sgd": 0.0}), delta=0.2)
+    differ, rest = dict(headlines(tables))["levels"].splitlines()
+    assert differ == "Runs of mlp differ among themselves (α̂ up to 0.30)."
+    assert (
+        rest == "Smaller differences are not seen: that takes about 2,120 test points on each side."
+    )
+
+
+def test_a_spread_below_a_test_point_is_told_beside_its_bound():
+    runs = pl.when(pl.col("run_index") == 1).then(0.9).otherwise(0.92)
+    tables = equal_runs(classifiers=("mlp",), repeats=1, runs=10)
+    assert dict(headlines(tables))["spread"] == "Between seeds, sd of accuracy: mlp at most 0.041."
+    near = replace(tables, runs=tables.runs.with_columns(accuracy=runs))
+    told = dict(headlines(near))["spread"]
+    assert told == "Between seeds, sd of accuracy: mlp 0.0063 (at most 0.041)."
+
+
+def test_a_larger_spread_with_noise_is_told_where_a_test_tells_it():
+    """The headline on spreads was about cells without noise alone."""
+
+    def noisy(_, classifier, scheme, __):
+        return 0.03 if (classifier, scheme) == ("mlp", "relative:0.5") else 0.005
+
+    tables = planted(datasets=2, schemes=("none", "relative:0.5"), repeats=5, runs=10, sd=noisy)
+    told = dict(headlines(tables))["spread"].splitlines()
+    assert told[1:] == ["That sd is larger with perturb continuous relative:0.5 (mlp)."]
+    assert (
+        "It is larger beyond chance with other training data (Holm, 5% for"
+        in said(tables)["spread"]
+    )
+    alike = planted(datasets=2, schemes=("none", "relative:0.5"), repeats=5, runs=10)
+    assert "larger" not in dict(headlines(alike))["spread"]
+
+
+def test_the_cell_that_takes_most_seeds_is_named():
+    """The number belonged to no classifier where others were not told, or noise was in the cell."""
+    tables = equal_runs("lr-sgd", schemes=("none", "relative:0.5"), repeats=2, runs=10, sd=0.03)
+    told = dict(headlines(tables))["enough"]
+    found = r"up to \d+ seeds \(mlp(, relative:0\.5)?\); 0 of 2 cells have enough; lr-sgd not told"
+    assert re.search(found, told)
+    assert len(told.split()) <= WORDS
+
+
 def test_runs_beyond_the_fence_of_their_cell_are_counted_and_the_farthest_named():
     """Without a majority, the runs of the cell say how much is usual."""
     tables = planted(alpha=of_classifier(**{"mlp": 0.3, "lr-sgd": 0.0}), delta=0.04)

@@ -16,8 +16,12 @@ from scipy import stats
 
 import manyseed
 from manyseed import Sweep
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions.accuracy import Accuracies
+from manyseed.analysis.questions.accuracy import accuracies as of_datasets
 from manyseed.analysis.questions.question import imported
+from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.cli.analyze import print_effects
 from manyseed.orchestrator.computing.cellgroups import unusual, usual_first
 from manyseed.orchestrator.errors import UserError
@@ -142,11 +146,44 @@ grid = { alpha = [1e-4, 0.1] }
 """
 
 
+def accuracies_of(sweep: Sweep) -> list[Accuracies]:
+    """Return what the headlines on accuracy are made of."""
+    results = sweep.results
+    axes = results["cells"].select("cell", *AXES)
+    repeats = results["repeats"]
+    repeats = repeats.select(
+        "cell", *(name for name in repeats.columns if name not in axes.columns)
+    ).join(axes, on="cell")
+    return of_datasets(Tables(results["runs"], results["pairs"], repeats, results["cells"]))
+
+
 def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> None:
     sweep = train(write(tmp_path / "hparams.toml", HPARAMS), tmp_path / "hparams")
     sweep.analyze(OPTIONS, workers=1)
     levels = ("alpha=0.0001", "alpha=0.1")
-    for found in (sweep.compare(), sweep.compare("lr-sgd", "svm-sgd")):
+    of_models = sweep.compare()  # those that answers judges, also two of one classifier
+    both = [
+        {tuple(one.axes[k] for k in ("classifier", "hparams")) for one in (it.a, it.b)}
+        for it in of_models
+    ]
+    lr, svm = [("lr-sgd", level) for level in levels], ("svm-sgd", "default")
+    assert sorted(map(sorted, both)) == sorted(map(sorted, [[lr[0], svm], [lr[1], svm], lr]))
+    assert "accuracy, 3 comparisons" in inside("compare", sweep.directory)[1]
+    (of_dataset,) = accuracies_of(sweep)
+    for one in of_models:
+        names = {f"lr-sgd {level}": level for level in levels} | {"svm-sgd": "default"}
+        half = next(
+            pair.half
+            for best, pair in of_dataset.pairs
+            if {names[best], names[pair.classifier]}
+            == {it.axes["hparams"] for it in (one.a, one.b)}
+        )
+        assert (one.together is None) == (half is None)
+        if one.together is not None:
+            assert (one.together[1] - one.together[0]) / 2 == pytest.approx(half)
+    assert any(one.together for one in of_models)
+    across = [one for one in of_models if one.a.axes["classifier"] != one.b.axes["classifier"]]
+    for found in (across, sweep.compare("lr-sgd", "svm-sgd")):
         assert sorted(one.a.axes["hparams"] for one in found) == [*levels]
         for one in found:
             assert one.b.axes["classifier"] == "svm-sgd"

@@ -112,7 +112,9 @@ def test_answers_name_points(analysed: Sweep, tmp_path: Path) -> None:
     noisy = ("-w", "perturb_continuous != 'none'")
     code, said = inside("answers", analysed.directory, "points", "--why", "--limit", "3", *noisy)
     assert code == 0
-    assert "the majority of runs is known (95 %)" in " ".join(said.split())
+    assert "these runs tell (95 %) which class most further runs would predict" in " ".join(
+        said.split()
+    )
     page = analysed.report(output=tmp_path / "page.html").read_text()
     assert "Points to look at" in page
 

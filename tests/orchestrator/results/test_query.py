@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import re
+import shlex
 import shutil
 import subprocess
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -659,6 +661,40 @@ def test_sql_from_the_command_and_from_python(sweep: Sweep) -> None:
     code, told = inside("query", sweep.directory, "--sql", text, "--by", "classifier")
     assert (code, "--by" in told, "cannot be combined with --sql" in told) == (2, True, True)
     assert asked(sweep, "--sql", "SELECT cell FROM runs WHERE cell > 99") == "No rows.\n"
+
+
+def test_rows_of_a_paper_are_told_apart_by_columns_that_were_not_asked_for(sweep: Sweep) -> None:
+    """Asked for an accuracy alone, a table for a paper named no row."""
+    asked = ("query", sweep.directory, "-t", "repeats", "--columns", "accuracy_mean")
+    _, text = inside(*asked, "--format", "markdown")
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
+    assert lines[0][-1] == "mean accuracy"
+    assert len({tuple(line[:-1]) for line in lines[2:]}) == len(lines) - 2 > 1
+    code, text = inside(*asked, "--format", "csv")
+    assert (code, text.splitlines()[0]) == (0, "accuracy_mean")
+    _, text = inside(*asked[:-1], "address,accuracy", "-t", "runs", "--format", "markdown")
+    assert text.startswith("| address | accuracy |")
+
+
+def test_the_spread_of_a_metric_of_runs_is_a_command_that_works(sweep: Sweep) -> None:
+    """It was said to be in another table, which has no such column."""
+    both = "accuracy_std,balanced_accuracy_mean,balanced_accuracy_std"
+    code, told = inside("query", sweep.directory, "--by", "classifier", "-c", both)
+    words = shlex.split(" ".join(told.split()).partition("manyseed ")[2])
+    assert (code, words[:2]) == (2, ["query", str(sweep.directory)])
+    code, told = inside(*words)
+    assert code == 0
+    assert "balanced_accuracy_sd" in told
+
+
+def test_many_columns_are_listed_on_a_screen(sweep: Sweep) -> None:
+    code, told = inside("query", sweep.directory, "--columns", "?")
+    lines = [line for text in told.splitlines() for line in textwrap.wrap(text, 80)]
+    assert (code, len(lines) <= 40) == (0, True)
+    assert "accuracy_…: _mean, _std, _range, _q05, _median, _q95" in told
+    words = shlex.split(told.partition("What they mean: manyseed ")[2])
+    code, told = inside(*words)
+    assert (code, "Standard deviation" in told) == (0, True)
 
 
 @pytest.mark.parametrize("how", [("--describe",), ("--columns", "?")])

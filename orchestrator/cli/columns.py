@@ -1,0 +1,69 @@
+"""Columns of tables: which tell rows apart, and those of a table listed by families."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from manyseed.analysis.axes import AXES
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NAMES = (
+    *("sweep", "cells", "dataset", "classifier", "with", "a", "b", *AXES, "axis", "level"),
+    *("metric", "source", "part", "epoch", "repeat_index", "run_index", "run_i", "run_j", "index"),
+)
+"""Columns that name rows, in the order in which a table for a paper has them."""
+_ALSO = ("cell", "cell_id", "address")
+"""Columns that name rows where they are asked for."""
+
+
+def telling_apart(rows: pl.DataFrame, asked: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns asked for, after those without which rows look alike, and remarks.
+
+    A single dataset that is not a column is told in a remark.
+    """
+    order = dict.fromkeys((*NAMES, *_ALSO))
+    differing = [one for one in order if one in rows.columns and rows[one].n_unique() > 1]
+    has, columns = [one for one in asked if one in differing], list(asked)
+    for one in differing:
+        if one in _ALSO or (has and not rows.select(has).is_duplicated().any()):
+            break
+        if one not in has:
+            has.append(one)
+            columns = [name for name in differing if name in has]
+            columns += [name for name in asked if name not in has]
+    sets = rows["dataset"].unique().to_list() if "dataset" in rows.columns else []
+    is_said = len(sets) == 1 and "dataset" not in asked
+    return columns, [f"Dataset: {sets[0]}."] if is_said else []
+
+
+_END = re.compile(r"_(mean|std|min|max|range|median|q\d+|n|sd|lo|hi|low|high)$")
+_OF = ("_sd", "_lo", "_hi", "_n")
+"""Ends of columns that describe another one."""
+
+
+def families(names: Sequence[str]) -> Iterator[str]:
+    """List many columns by their ends: those without, then all of each set of ends in a line."""
+    described = [name for name in names if {f"{name}{end}" for end in _OF} <= {*names}]
+    beside = {f"{name}{end}" for name in described for end in _OF}
+    ends: dict[str, list[str]] = {}
+    for name in names:
+        if name not in beside:
+            stem = _END.sub("", name)
+            ends.setdefault(stem, []).append(name[len(stem) :])
+    alike: dict[tuple[str, ...], list[str]] = {}
+    single: list[str] = []
+    for stem, own in ends.items():
+        if len(own) == 1 or "" in own:
+            single += [f"{stem}{end}" for end in own]
+        else:
+            alike.setdefault(tuple(own), []).append(stem)
+    yield ", ".join(single)
+    for ending, stems in alike.items():
+        yield f"{', '.join(f'{stem}_…' for stem in stems)}: {', '.join(ending)}"
+    if described:
+        told = "how NAME varies between repeats, NAME such as"
+        yield f"NAME{', NAME'.join(_OF)}: {told} {described[0]}"

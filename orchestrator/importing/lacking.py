@@ -12,7 +12,7 @@ import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.errors import Unread, UserError, shell_word
-from manyseed.orchestrator.importing.archive import TABLES, read_frame
+from manyseed.orchestrator.importing.frames import TABLES, read_frame
 from manyseed.orchestrator.importing.models import entry_names
 
 _SHOWN = 10  # columns in a message

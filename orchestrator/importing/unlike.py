@@ -19,7 +19,6 @@ from manyseed.analysis.counts import counted, some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import OtherTests, Unread, UserError
-from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
     MODEL,
@@ -29,6 +28,7 @@ from manyseed.orchestrator.importing.filenames import (
     models_apart,
     models_of,
 )
+from manyseed.orchestrator.importing.frames import read_frame
 from manyseed.orchestrator.importing.mapping import (
     Columns,
     entries_naming_rows,
@@ -391,6 +391,35 @@ def require_no_splits(paths: Sequence[Path], columns: Columns, what: str) -> Non
             return  # some are cut off
         said = _own_datasets(form, sizes)
     read = {"columns": {**given, **added}} if given or added else {}
+    said = {**said, "options": {**said["options"], **read}}
+    raise Unread(what, file=paths[1], key="row_id", **said)
+
+
+def require_no_data_sets(
+    paths: Sequence[Path], columns: Columns, truths: Sequence[pl.Series], what: str
+) -> None:
+    """Refuse tables of other sizes whose true classes, by place, are others: each a data set.
+
+    `truths`: of each table. `what`: what is said.
+    """
+    form, words = models_apart(paths)
+    form = form.replace(MODEL, "{dataset}") if words else form_of_splits(paths)
+    sizes = [len(one) for one in truths]
+    is_few = not words and len(paths) < _FEWEST
+    if not form or is_few or 2 * len({*sizes}) <= len(sizes):
+        return
+    for at, one in enumerate(truths):
+        for other in truths[:at]:
+            n = min(len(one), len(other))
+            if (one[:n] != other[:n]).sum() < n * _FEWEST_OTHERS:
+                return  # some are cut off
+    said = _own_datasets(form, sizes)
+    if words:
+        before = (
+            f"if each file is a data set of its own, of {min(sizes):,} to {max(sizes):,} points: "
+        )
+        said = {**said, "before": before}
+    read = {"columns": dict(columns)} if columns else {}
     said = {**said, "options": {**said["options"], **read}}
     raise Unread(what, file=paths[1], key="row_id", **said)
 

@@ -79,7 +79,21 @@ def lists_in_parquet() -> dict[str, list[float]]:
     return {"imported": [right(seed) for seed in range(3)]}
 
 
-@pytest.mark.parametrize("write", [models_in_folders, json_lines, lists_in_parquet])
+def probabilities_by_class() -> dict[str, list[float]]:
+    names = ["cat", "dog", "owl"]
+    for seed in range(3):
+        p = np.exp(logits(seed)) / np.exp(logits(seed)).sum(axis=1, keepdims=True)
+        rows = [
+            {"id": n, "label": names[Y[n]], "probs": dict(zip(names, row, strict=True))}
+            for n, row in enumerate(p.tolist())
+        ]
+        (folder("lab") / f"seed{seed}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return {"imported": [right(seed) for seed in range(3)]}
+
+
+@pytest.mark.parametrize(
+    "write", [models_in_folders, json_lines, lists_in_parquet, probabilities_by_class]
+)
 def test_the_first_message_is_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[], dict[str, list[float]]]
 ) -> None:
@@ -98,3 +112,46 @@ def test_metrics_are_not_proposed_for_conversion(
     (folder("lab/run0") / "all_results.json").write_text("{}")
     code, said = inside("import", "lab", "--out", "s")
     assert (code, "holds metrics or settings" in said, "python -c" in said) == (2, True, False)
+
+
+@pytest.mark.parametrize("levels", ["{model}/{dataset}", "{dataset}/{model}"])
+@pytest.mark.parametrize("file", ["seed_{seed}/preds.npz", "seed_{seed}.npz"])
+def test_folders_of_models_and_data_sets_are_told_by_true_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: str, file: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for at, model in enumerate(("cnn", "vit")):
+        for dataset, n in (("digits", N), ("iris", N - 20)):
+            for seed in range(2):
+                path = Path(
+                    "lab", f"{levels}/{file}".format(model=model, dataset=dataset, seed=seed)
+                )
+                folder(str(path.parent))
+                label = logits(2 * at + seed)[:n].argmax(axis=1)
+                np.savez(path, labels=label, y_true=Y[:n])
+    code, said = inside("import", "lab", "--out", "s")
+    (words,) = re.findall("manyseed (import .*)", said)
+    form = f"{levels}/{file}".format(model="{classifier}", dataset="{dataset}", seed="{run}")
+    assert (code, form in words) == (2, True), said
+    code, said = inside(*shlex.split(words))
+    assert code == 0, said
+    runs = Sweep("s").runs("digits", "vit")
+    is_right = np.squeeze(np.asarray(runs["label"])) == Y
+    assert is_right.mean(axis=-1).tolist() == pytest.approx([right(2), right(3)])
+
+
+@pytest.mark.parametrize("names", [("digits", "iris", "wine"), ("seed0", "seed1", "seed2")])
+def test_tables_of_other_sizes_and_true_classes_are_data_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for n, name in enumerate(names):
+        rng = np.random.default_rng(n)
+        true = rng.integers(0, K, N - n)
+        own = np.where(rng.random(N - n) < 0.8, true, 0)
+        pl.DataFrame({"y_true": true, "y_pred": own}).write_csv(folder("lab") / f"{name}.csv")
+    code, said = inside("import", "lab", "--out", "s")
+    assert (code, "--name '{dataset}.csv'" in said) == (2, True), said
+    (words,) = re.findall("manyseed (import .*)", said)
+    code, said = inside(*shlex.split(words))
+    assert (code, "Imported 3 runs" in said) == (0, True), said

@@ -67,6 +67,7 @@ from manyseed.orchestrator.importing.settings import (
     named_by_settings,
     names_settings,
     require_like_settings,
+    with_seeds,
 )
 from manyseed.orchestrator.importing.truths import (
     holds_runs,
@@ -287,6 +288,9 @@ def _imported(
             (one, replace(of, classifier=of_each[one]) if one in of_each else of)
             for one, of in named
         ]
+    if name is not None:
+        by_file = [(one, of) for one, of in named if isinstance(one, Path) and one in of_paths]
+        of_paths = with_seeds(name, by_file, of_paths)
     is_one_named = bool(classifiers) or (pattern is not None and "classifier" in pattern.parts)
     for names in dict.fromkeys(of for _, of in named):
         of_names = [one for one, of in named if of == names and isinstance(one, Path)]

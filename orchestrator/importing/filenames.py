@@ -200,7 +200,11 @@ def _forms_of(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
         names = [*dict.fromkeys(each)]
         of = [Path(name) for name in names]
         form = (
-            _form_of_times(names) or _form_of_numbers(of) or models_of(of)[0] or models_apart(of)[0]
+            _form_of_logged(names, paths)
+            or _form_of_times(names)
+            or _form_of_numbers(of)
+            or models_of(of)[0]
+            or models_apart(of)[0]
         )
         forms.append(names[0] if len(names) == 1 else form)
     form = "/".join(forms)
@@ -249,6 +253,17 @@ def form_of_one(path: str) -> str:
 
 
 _TIMED = re.compile(r"(.*?)[0-9]{8}[_-]?[0-9]{6}.*")
+
+
+_LOGGED = re.compile(r"(.+)_[0-9]+_[0-9a-f]{6,}(\.table\.\w+)")  # of Weights & Biases
+
+
+def _form_of_logged(names: Sequence[str], paths: Sequence[Path]) -> str:
+    """Return the form of tables that are logged once in each run: name, step and a digest."""
+    found = [_LOGGED.fullmatch(name) for name in names]
+    forms = {f"{each[1]}_*{each[2]}" for each in found if each}
+    is_once = len({path.parent for path in paths}) == len(paths)
+    return forms.pop() if all(found) and len(forms) == 1 and is_once and len(names) > 1 else ""
 
 
 _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{2}-[0-9]{2}")  # of Hydra

@@ -155,3 +155,55 @@ def test_tables_of_other_sizes_and_true_classes_are_data_sets(
     (words,) = re.findall("manyseed (import .*)", said)
     code, said = inside(*shlex.split(words))
     assert (code, "Imported 3 runs" in said) == (0, True), said
+
+
+@pytest.mark.parametrize("models", [("cnn",), ("cnn", "vit")])
+def test_jobs_of_hydra_are_numbered_by_their_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for job, (model, seed) in enumerate((model, seed) for model in models for seed in (7, 42, 13)):
+        at = folder(f"multirun/2026-01-02/03-04-05/{job}")
+        (folder(f"{at}/.hydra") / "overrides.yaml").write_text(f"- model={model}\n- seed={seed}\n")
+        np.savez(at / "preds.npz", labels=logits(job).argmax(axis=1), y_true=Y)
+    code, said = inside("import", "multirun", "--out", "s")
+    (words,) = re.findall("manyseed (import .*)", said)
+    code, said = inside(*shlex.split(words))
+    assert (code, "Runs are numbered by seed" in said) == (0, True), said
+    for at, model in enumerate(models if len(models) > 1 else ["imported"]):
+        runs = Sweep("s").runs("multirun", model)
+        found = np.squeeze(np.asarray(runs["label"]))
+        for label, job in zip(found, (0, 2, 1), strict=True):
+            assert label.tolist() == logits(3 * at + job).argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize(("name", "value"), [("lr", 7), ("seed", 7)])
+def test_paths_number_runs_where_settings_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for job in range(3):
+        at = folder(f"multirun/{job}")
+        (folder(f"{at}/.hydra") / "overrides.yaml").write_text(f"- {name}={value}\n")
+        np.savez(at / "preds.npz", labels=logits(job).argmax(axis=1), y_true=Y)
+    code, said = inside("import", "multirun", "--out", "s", "--name", "{run}/preds.npz")
+    assert (code, "Runs are numbered" in said) == (0, False), said
+
+
+def test_tables_of_wandb_are_runs_of_one_classifier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = np.array(["ant", "bee", "cat"])
+    for seed in range(3):
+        at = folder(f"wandb/run-20240101_00000{seed}-ab{seed}/files/media/table")
+        own = {"score": np.full(N, 0.5), "label": names[Y]}
+        table = pl.DataFrame({**own, "guess": names[logits(seed).argmax(axis=1)]})
+        table.write_parquet(at / f"val_preds_0_{seed}abcdef123.table.parquet")
+    code, said = inside("import", "wandb", "--out", "s")
+    (words,) = re.findall("manyseed (import .*)", said)
+    code, said = inside(*shlex.split(words))
+    assert (code, "Imported 3 runs" in said) == (0, True), said
+    found = np.squeeze(np.asarray(Sweep("s").runs("wandb", "imported")["label"]))
+    assert sorted((found == Y).mean(axis=1)) == pytest.approx(sorted(map(right, range(3))))
+    assert said.splitlines()[-1] == "Next: manyseed analyze s && manyseed answers s"

@@ -45,7 +45,10 @@ def all_meant(
                 }
             meant = {**meant, option: value}
         texts = [value for value in meant.values() if isinstance(value, Mapping)]
-        if meant == before or any("NAME" in value.values() for value in texts):
+        if meant == before:
+            break
+        if any("NAME" in value.values() for value in texts):
+            told = error  # of the file that lacks it
             break
         try:
             check(**{**options, **meant})

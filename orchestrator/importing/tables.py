@@ -70,6 +70,7 @@ from manyseed.orchestrator.importing.unlike import (
     require_no_data_sets,
     require_no_folds,
     require_no_splits,
+    require_runs_of_one,
     rows_told,
     unequal,
 )
@@ -181,6 +182,7 @@ def openml(
     if len(sizes) > 1:
         raise unequal(sizes, paths[0])
     table = pl.concat(keys, how="diagonal")
+    require_runs_of_one(paths, columns, table)
     order = sorted(first)
     table = table.with_columns(
         pl.col("repeat").replace_strict(dict(zip(order, range(len(order)), strict=True)))

@@ -424,6 +424,25 @@ def require_no_data_sets(
     raise Unread(what, file=paths[1], key="row_id", **said)
 
 
+def require_runs_of_one(paths: Sequence[Path], columns: Columns, keys: pl.DataFrame) -> None:
+    """Refuse tables of several runs each whose numbers are the same: those of a classifier each.
+
+    `keys`: the number of its file, repeat and run of each run.
+    """
+    same = keys.filter(keys.select("repeat", "run").is_duplicated())
+    form, words = models_apart(paths)
+    if same["file"].n_unique() < 2 or not words:
+        return
+    options: dict[str, Any] = {"name": form, **({"columns": dict(columns)} if columns else {})}
+    raise Unread(
+        f"holds run {same['run'][0]}, as {paths[same['file'][0]].name} does",
+        file=paths[same["file"][-1]],
+        key="run",
+        options=options,
+        before="if each file is of a classifier: ",
+    )
+
+
 def _names_rows(frame: pl.DataFrame, name: str) -> bool:
     return name in frame.columns and is_id(frame[name]) and frame[name].is_unique().all()
 

@@ -124,7 +124,14 @@ def _as_words(options: Mapping[str, Any]) -> str:
 
 
 class Spoilt(UserError):
-    """A fault of one file of an import alone: the others could be imported without it."""
+    """A fault of one file of an import alone: the others could be imported without it.
+
+    `files`: all such files, if several are told at once.
+    """
+
+    def __init__(self, message: str, *, files: Sequence[Path] = (), **where: Any) -> None:
+        super().__init__(message, **where)
+        self.files = [*files]
 
 
 class OtherTests(UserError):

@@ -145,10 +145,17 @@ def _without(
         if not isinstance(error, Spoilt):
             found = _tried(kept, directory, options)
         while found is not None and not isinstance(found, Unread):
-            if found.file not in kept or len(left) == most:
+            several = found.files if isinstance(found, Spoilt) else []
+            faulty = several or [Path(str(found.file))]
+            most += len(several)  # of which nothing can be read
+            if (
+                not {*faulty} <= {*kept}
+                or len(left) + len(faulty) > most
+                or len(faulty) == len(kept)
+            ):
                 return ""
-            left.append(Path(str(found.file)))
-            kept.remove(left[-1])
+            left += faulty
+            kept = [one for one in kept if one not in faulty]
             found = _tried(kept, directory, options)
         meant = found.options if found is not None else {}
         if not left or {"NAME", "FILE"} & {str(one) for one in meant.values()}:

@@ -432,7 +432,7 @@ def import_(
             f"{'gives' if floored == 1 else 'give'} a class less than the probability "
             f"{FLOOR:.2g}, which is used instead, since the logarithm of 0 is not a score."
         )
-    say_next("Next", "analyze", directory)
+    say_next("Next", "analyze", directory, then=["answers", directory])
 
 
 def _pairs_of(directory: Path) -> str:

@@ -77,9 +77,12 @@ def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | Non
         to.print(padded, soft_wrap=not to.is_terminal or _PROGRAM in line.plain)
 
 
-def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
-    """Print the next command on an unwrapped line, so that it can be copied."""
-    (to or console).print(f"{what}: {command(*arguments)}", soft_wrap=True)
+def say_next(
+    what: str, *arguments: object, to: Console | None = None, then: Sequence[object] = ()
+) -> None:
+    """Print the next command, and maybe one after it, on an unwrapped line to be copied."""
+    steps = " && ".join(command(*each) for each in (arguments, then) if each)
+    (to or console).print(f"{what}: {steps}", soft_wrap=True)
 
 
 def say_notes(notes: Sequence[str], *arguments: object, style: str = "") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,24 +16,20 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.errors import (
     ManyseedError,
-    OtherTests,
     Unread,
     UserError,
     nearest,
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.archive import TABLES, exported, is_exported, unpack
+from manyseed.orchestrator.importing.archive import exported, is_exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
     ENTRIES,
     NOTHING,
     READERS,
     InMemory,
-    allow_open,
-    entries_of,
     in_memory,
-    opened_as_held,
 )
 from manyseed.orchestrator.importing.classes import SCORES, require_named
 from manyseed.orchestrator.importing.conversion import FORMATS, conversion, is_folder, spread
@@ -42,9 +38,9 @@ from manyseed.orchestrator.importing.filenames import (
     common_name,
     require_one_kind,
 )
-from manyseed.orchestrator.importing.labels import are_from_one
+from manyseed.orchestrator.importing.frames import TABLES
 from manyseed.orchestrator.importing.lacking import without_names
-from manyseed.orchestrator.importing.mapping import NAMES, Columns, Values
+from manyseed.orchestrator.importing.mapping import NAMES
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
     add_runs,
@@ -53,41 +49,37 @@ from manyseed.orchestrator.importing.matching import (
     pair_of,
     require_addable,
 )
-from manyseed.orchestrator.importing.models import entries_by_model, names_models, tell_unread
+from manyseed.orchestrator.importing.meaning import all_meant
+from manyseed.orchestrator.importing.models import names_models
+from manyseed.orchestrator.importing.opening import arrays_of, each_read, tables_of
 from manyseed.orchestrator.importing.patterns import Pattern
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
-    Entries,
     Names,
     left_out,
     prediction_file,
     require_once,
     unreadable,
 )
+from manyseed.orchestrator.importing.rows import OWN
 from manyseed.orchestrator.importing.settings import (
     named_by_settings,
     names_settings,
     require_like_settings,
+    with_seeds,
 )
-from manyseed.orchestrator.importing.tables import OWN, openml, parts_of
 from manyseed.orchestrator.importing.truths import (
-    blamed,
-    further_entries,
     holds_runs,
     one_truth,
-    require_lengths,
+    require_certain,
     require_no_others,
-    true_classes,
     truth_among,
-    truth_beside,
     truths_of_runs,
     truths_with_name,
 )
 from manyseed.orchestrator.importing.unlike import (
-    in_one_order,
     require_one_model,
-    stacked,
     tell_numbers,
 )
 
@@ -201,67 +193,10 @@ def import_predictions(
         if truth or any(one.stem in TRUTHS for folder in folders for one in folder.iterdir()):
             given |= {"y_true", "truth"}
         with told_by(lambda _: None):  # what is only tried
-            error, meant = _all_meant(error, given, options, check, files)
+            error, meant = all_meant(error, given, options, check, files)
         if (in_words := without_names(error, meant)) is not None:
             raise in_words from None
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
-
-
-_MOST_TRIED = 5
-
-
-def _all_meant(
-    error: Unread,
-    given: Collection[str],
-    options: Mapping[str, Any],
-    check: Callable[..., ImportSeen],
-    files: Sequence[Path],
-) -> tuple[Unread, Mapping[str, Any]]:
-    """Return the options that read the files: those that an error proposes, and what follows.
-
-    With the error to tell: a later one if it reads paths or settings in another way. `given`: what
-    is said otherwise. `options`: as the user gave them, which count more. `check`: reads the files
-    without importing them.
-    """
-    meant: dict[str, Any] = {}
-    told = error
-    for _ in range(_MOST_TRIED):
-        before = meant
-        read = partial(_with_truth, check, {**options, **meant})
-        if "truth" not in given and (beside := truth_beside(files, error, read)):
-            given = {*given, "y_true", "truth"}
-            error = error.told({**error.options, "truth": str(beside)})
-        for option, value in error.options.items():
-            if isinstance(value, Mapping):
-                pairs = {**meant.get(option, {}), **(options[option] or {}), **value}
-                value = {
-                    own: theirs
-                    for own, theirs in pairs.items()
-                    if own not in given or theirs == error.key or own in (options[option] or {})
-                }
-            meant = {**meant, option: value}
-        texts = [value for value in meant.values() if isinstance(value, Mapping)]
-        if meant == before or any("NAME" in value.values() for value in texts):
-            break
-        try:
-            check(**{**options, **meant})
-        except Unread as further:
-            error = further
-            if {"classifier", "name"} & {*further.options}:
-                told = further
-        except OtherTests:
-            raise
-        except UserError:
-            break
-        else:
-            break
-    return told, meant
-
-
-def _with_truth(
-    check: Callable[..., ImportSeen], options: Mapping[str, Any], truth: Path
-) -> ImportSeen:
-    return check(**{**options, "truth": truth})
 
 
 def _imported(
@@ -353,6 +288,9 @@ def _imported(
             (one, replace(of, classifier=of_each[one]) if one in of_each else of)
             for one, of in named
         ]
+    if name is not None:
+        by_file = [(one, of) for one, of in named if isinstance(one, Path) and one in of_paths]
+        of_paths = with_seeds(name, by_file, of_paths)
     is_one_named = bool(classifiers) or (pattern is not None and "classifier" in pattern.parts)
     for names in dict.fromkeys(of for _, of in named):
         of_names = [one for one, of in named if of == names and isinstance(one, Path)]
@@ -360,11 +298,12 @@ def _imported(
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
     if beside and not holds_runs(beside[0], key):
-        what, options = "is named like true classes, not like a run", {"truth": str(beside[0])}
-        before, after = "if it holds these: ", "\n  if it is a run, rename it"
-        raise Unread(what, file=beside[0], key=None, options=options, before=before, after=after)
+        require_certain(beside[0])
+        truths += beside
+        named = [(given, names) for given, names in named if given != beside[0]]
+        files = [file for file in files if file != beside[0]]
     with _one_message(files):
-        kinds = {"arrays" if isinstance(each, InMemory) else _kind(each) for each, _ in named}
+        kinds = {*each_read([one for one, _ in named], _kind)}
         require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
     if (
         len(kinds) > 1
@@ -405,61 +344,28 @@ def _imported(
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
-            theirs = tuple((columns or {}).items())
-            by_names: dict[tuple[Names, Columns], list[tuple[Path, Values]]] = {}
-            for file, (_, names) in zip(files, named, strict=True):
-                at = own_truths.get(file, Path(for_all) if for_all else None)
-                said = (*of_paths.get(file, {}).items(), *([("truth", at)] if at else []))
-                for of_part, own_columns, where in parts_of(file, names, theirs, at):
-                    by_names.setdefault((of_part, own_columns), []).append((file, (*said, *where)))
-            entries = []
-            for (names, own_columns), some in by_names.items():
-                paths, values = [file for file, _ in some], [each for _, each in some]
-                of = names.dataset or paths[0].stem
-                with blamed(paths):
-                    entries.append(openml(paths, names, own_columns, values, classes.get(of, ())))
-                classes.setdefault(of, entries[-1].class_names)
-        else:
-            allow_open(4 * len(named))
-            scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
-            more = further_entries(
-                Path(for_all) if for_all else None, None if runs is None else Path(runs), key
+            entries = tables_of(
+                [(file, names) for file, (_, names) in zip(files, named, strict=True)],
+                tuple((columns or {}).items()),
+                {file: own_truths.get(file, Path(for_all) if for_all else None) for file in files},
+                of_paths,
+                classes,
             )
-            entries, repeats = list[Entries](), list[Any]()
-            each_of = [
-                of_one
-                for one, of in named
-                for of_one in entries_by_model(one, of, key or NOTHING, ENTRIES)
-            ]
-            named = [(one, of) for one, of, _ in each_of]
-            opened = [opened_as_held(one, scratch, stack, keys) for one, _, keys in each_of]
-            tell_unread(opened)
-            for held in opened:
-                if held.file in own_truths and "y_true" not in held.small:
-                    held.small["y_true"] = true_classes(own_truths[held.file], key)
-            require_lengths(opened, more.get("y_true"), for_all)
-            of_dataset: dict[str, list[tuple[Any, Mapping[str, Any]]]] = {}
-            for held, (_, names) in zip(opened, named, strict=True):
-                array = held.large.get("labels") if len(held.large) == 1 else None
-                label_files = of_dataset.setdefault(names.dataset or held.file.stem, [])
-                label_files.append((array, {**held.small, **more}))
-            from_one = {of for of, arrays in of_dataset.items() if are_from_one(arrays)}
-            for held, (one, names) in zip(opened, named, strict=True):
-                of = names.dataset or held.file.stem
-                known, is_one = (
-                    classes.get(of, ()),
-                    of in from_one and "0" not in classes.get(of, ()),
-                )
-                each = entries_of(
-                    held, more, names, asked, probabilities, known, is_from_one=is_one
-                )
-                classes.setdefault(of, each.class_names)
-                found = {} if isinstance(one, InMemory) else of_paths.get(one, {})
-                entries.append(_with(each, found))
-                repeats.append(found.get("repeat"))
-            if "y_true" not in more and not any(each is not None for each in repeats):
-                entries = in_one_order(entries)
-            entries = stacked(entries, repeats)
+        else:
+            scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
+            entries = arrays_of(
+                named,
+                scratch,
+                stack,
+                key or NOTHING,
+                for_all=Path(for_all) if for_all else None,
+                own_truths=own_truths,
+                runs=None if runs is None else Path(runs),
+                of_paths=of_paths,
+                classes=classes,
+                probability=asked,
+                probabilities=probabilities,
+            )
         sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
@@ -489,18 +395,6 @@ def _names(found: Mapping[str, Any], dataset: str | None, classifier: str | None
 
 def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name in ATTRIBUTES}
-
-
-def _with(entries: Entries, found: Mapping[str, Any]) -> Entries:
-    """Return entries of arrays with what the file's path says of all its runs."""
-    for name in found:
-        if name in entries.attributes:
-            raise UserError("stands in the file and in its path", file=entries.file, key=name)
-    if "run" in found and entries.n_runs > 1:
-        what = f"holds {entries.n_runs:,} runs, but its path names one"
-        raise UserError(what, file=entries.file, key="--name", remedy="leave out {run}")
-    more = {name: [value] * entries.n_runs for name, value in found.items()}
-    return replace(entries, attributes={**entries.attributes, **more})
 
 
 def import_arrays(
@@ -575,7 +469,9 @@ def _is_table(file: Path | InMemory) -> bool:
     return isinstance(file, Path) and file.suffix in TABLES
 
 
-def _kind(file: Path) -> str:
+def _kind(file: Path | InMemory) -> str:
+    if isinstance(file, InMemory):
+        return "arrays"
     if not file.is_file():
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:

@@ -16,18 +16,16 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.datasets import csvfile
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.parquet import scan_parquet
 from manyseed.orchestrator.disk.placing import appearing
@@ -39,13 +37,13 @@ from manyseed.orchestrator.errors import (
     UserError,
 )
 from manyseed.orchestrator.importing.classes import codes
+from manyseed.orchestrator.importing.frames import collected, reading, scan
 from manyseed.orchestrator.importing.predictions import (
     DEFAULTS,
     TEST_SETS_BYTES,
     Entries,
     Names,
     Positions,
-    unheard,
     unreadable,
 )
 from manyseed.orchestrator.importing.scores import Predicted
@@ -359,77 +357,6 @@ def _lines(path: Path, lines: Positions) -> pl.DataFrame:
         return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])
 
 
-LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
-MAX_ROWS = 200_000_000
-
-
-TABLES = (".csv", ".parquet", ".jsonl", ".ndjson")
-"""Suffixes of tables: of JSON, those of an object in each line."""
-
-
-def read_by(path: Path) -> str:
-    """Return how polars reads a table, for a remedy."""
-    return f"pl.read_{'ndjson' if path.suffix in _JSON else path.suffix[1:]}({str(path)!r})"
-
-
-_JSON = TABLES[2:]
-_MOST_LISTED = 4096  # values in a list
-
-
-def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with lists of equally many numbers as columns ``logits.0``, ``logits.1``."""
-    for name, dtype in frame.schema.items():
-        if isinstance(dtype, pl.Array) and len(dtype.shape) == 1:
-            frame = frame.with_columns(frame[name].arr.to_list())
-        values = frame[name]
-        if not isinstance(values.dtype, pl.List) or not values.dtype.inner.is_numeric():
-            continue
-        lengths = values.list.len().unique()
-        if values.has_nulls() or len(lengths) != 1 or not 1 < lengths[0] <= _MOST_LISTED:
-            continue
-        new = [values.list.get(n).alias(f"{name}.{n}") for n in range(lengths[0])]
-        if not {*frame.columns} & {one.name for one in new}:
-            frame = pl.DataFrame(
-                [
-                    column
-                    for own in frame.iter_columns()
-                    for column in (new if own.name == name else [own])
-                ]
-            )
-    return frame
-
-
-def read_frame(path: Path, labels: Sequence[str] = LABELS) -> pl.DataFrame:
-    """Read an entire table of predictions or of runs' attributes.
-
-    `labels` are the columns whose text is kept as it is written.
-    """
-    if path.suffix != ".csv":
-        with reading(path):
-            texts = cs.by_dtype(pl.Categorical, pl.Enum, pl.Binary)
-            is_json = path.suffix in _JSON
-            read = (
-                pl.scan_ndjson(path.read_bytes(), infer_schema_length=None)
-                if is_json
-                else scan(path)
-            )
-            return _flat(collected(path, read).with_columns(texts.cast(pl.String)))
-    with reading(path):
-        content = path.read_bytes()
-        try:
-            frame = csvfile.read(content, labels=labels, ignored=(), missing=())
-            without = {"": "index"} if "index" not in frame.columns else {}  # as pandas writes it
-            return frame.rename(without, strict=False)
-        except csvfile.Repeated as error:
-            is_data = csvfile.data_as_header(content, path.suffix) is not None
-            remedy = (
-                "put a line with the names of columns above its first" if is_data else "rename them"
-            )
-            raise UserError(error.what, file=path, remedy=remedy) from None
-        except csvfile.Unreadable as error:
-            raise UserError(f"cannot be read: {error}", file=path) from None
-
-
 def is_exported(path: Path) -> bool:
     """Return whether a file is a table that ``export`` wrote."""
     if path.suffix != ".parquet":
@@ -442,37 +369,6 @@ def is_exported(path: Path) -> bool:
         if name in schema and schema[name] != dtype:
             raise UserError(f"is {schema[name]}, not {dtype}", file=path, key=name)
     return True
-
-
-def scan(path: Path) -> pl.LazyFrame:
-    """Open a Parquet file; it is named where it cannot be read."""
-    with reading(path):
-        return pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
-
-
-def collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
-    """Read all rows, unless there are too many: even a tiny file may claim any number of rows."""
-    with reading(path):
-        rows = frame.select(pl.len()).collect().item()
-        if rows > MAX_ROWS:
-            raise UserError(f"has {rows:,} rows, more than {MAX_ROWS:,}", file=path)
-        return frame.collect()
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn polars' errors in an unreadable file into a user error."""
-    try:
-        with unheard():
-            yield
-    except (
-        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
-        *(OSError, UnicodeError),
-    ) as error:
-        if type(error) is UnicodeError:  # of csvfile, which says what is wrong
-            raise UserError(f"cannot be read: {csvfile.said(error, path)}", file=path) from None
-        what = {".parquet": "a Parquet file", ".csv": "a CSV"}.get(path.suffix, "JSON Lines")
-        raise unreadable(path, what, error) from error
 
 
 _PLAIN_TENSORS = "save only tensors: torch.save({'scores': scores, 'y_true': y_true}, FILE)"

@@ -27,11 +27,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import Unread, UserError, nearest
-from manyseed.orchestrator.importing.archive import (
-    opened,
-    read_tensors,
-    reading_zip,
-)
+from manyseed.orchestrator.importing.archive import opened, read_tensors, reading_zip
 from manyseed.orchestrator.importing.classes import codes, is_one_hot, names_of_classes, texts
 from manyseed.orchestrator.importing.labels import from_zero
 from manyseed.orchestrator.importing.mapping import RUN, meant_entries, numbered_by

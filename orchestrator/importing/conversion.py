@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,18 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError
-from manyseed.orchestrator.importing.archive import TABLES
 from manyseed.orchestrator.importing.arrays import READERS
 from manyseed.orchestrator.importing.classes import by_numbers
-from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree, leaves_out
+from manyseed.orchestrator.importing.filenames import (
+    form_of_one,
+    form_of_tree,
+    forms_of_data_sets,
+    leaves_out,
+)
+from manyseed.orchestrator.importing.frames import TABLES
 from manyseed.orchestrator.importing.mapping import is_named
-from manyseed.orchestrator.importing.truths import is_truth, truths_in
+from manyseed.orchestrator.importing.predictions import TRUTHS
+from manyseed.orchestrator.importing.truths import is_truth, tell_truth, true_classes, truths_in
 
 FORMATS = (*READERS, *TABLES, ".zip")
 _TO_PARQUET = "write_parquet(f.with_suffix('.parquet')) for f in {files}]"
@@ -93,6 +100,8 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
     held = [one for one in held if not one.is_symlink() or one.resolve() not in real]
     found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
     truths += (own := truths_in(found))
+    if len(own) == 1 < len(found) and own[0].stem not in TRUTHS:
+        tell_truth(own[0])
     others = [one for one in found if one not in own]
     below = [one for one in sorted(file.glob("*/**/*")) if one.suffix in FORMATS]
     if not others or (below and len(others) == 1 and is_truth(others[0])):
@@ -104,7 +113,7 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
             path = example.relative_to(file).as_posix()
             same = [one for one in every if one.name == example.name]
             form = next(filter(None, map(form_of_tree, (every, same))), "")
-            form = form or form_of_one(path)
+            form = form or form_of_data_sets(every) or form_of_one(path)
             if leaves_out(form, every, file):
                 remedy = f"its folders do; say with --name what their paths, such as {path}, mean: "
                 remedy += "which part is the {run}, which the {classifier} if there are several"
@@ -128,6 +137,20 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
             remedy = f"{metrics}; save what the model predicts for each test point; {remedy}"
         raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
     return others
+
+
+def form_of_data_sets(files: Sequence[Path]) -> str:
+    """Return the pattern of folders of models and data sets, told by true classes; "" if none."""
+    found = list[str]()
+    for form, named in forms_of_data_sets(files):
+        of_set: dict[str, set[bytes]] = {}
+        for name, file in zip(named, files, strict=True):
+            with suppress(UserError, OSError):
+                of_set.setdefault(name, set()).add(true_classes(file, None).tobytes())
+        digests = [next(iter(of)) for of in of_set.values() if len(of) == 1]
+        if len({*digests}) == len({*named}):
+            found.append(form)
+    return found[0] if len(found) == 1 else ""
 
 
 _OF_TRAINING = re.compile(

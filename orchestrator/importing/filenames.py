@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os.path import commonprefix
 from pathlib import Path
 
@@ -165,16 +165,46 @@ def is_of_runs(name: str) -> bool:
 
 def form_of_tree(files: Sequence[Path]) -> str:
     """Return the pattern of files in folders, "" if it is not certain."""
+    forms = _forms_of(files)[1]
+    form = "/".join(forms)
+    read = max(form.count(part) for part in ("{classifier}", "{run}"))
+    is_read_once = read == 1 or (read == 0 and "*" in form)
+    return form if forms and all(forms) and is_read_once else ""
+
+
+def forms_of_data_sets(files: Sequence[Path]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the patterns of folders that differ by words on two levels, one of them data sets.
+
+    And what each names the data set of each file.
+    """
+    paths, forms = _forms_of(files)
+    levels = [at for at, form in enumerate(forms) if MODEL in form]
+    are_plain = all(forms) and "/".join(forms).count(MODEL) == len(levels) == len({*levels})
+    if len(levels) == 2 and are_plain and "/".join(forms).count("{run}") < 2:
+        for at in levels:
+            own = [*forms[:at], forms[at].replace(MODEL, "{dataset}"), *forms[at + 1 :]]
+            yield "/".join(own), [path.parts[at] for path in paths]
+
+
+def _forms_of(files: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Return the paths of files below their common folder, and the form of each level, "" if none.
+
+    No forms if they are not equally deep.
+    """
     top = os.path.commonpath([file.absolute().parent for file in files])
     paths = [file.absolute().relative_to(top) for file in files]
     if len({len(path.parts) for path in paths}) != 1:
-        return ""
+        return paths, []
     forms = []
     for each in zip(*(path.parts for path in paths), strict=True):
         names = [*dict.fromkeys(each)]
         of = [Path(name) for name in names]
         form = (
-            _form_of_times(names) or _form_of_numbers(of) or models_of(of)[0] or models_apart(of)[0]
+            _form_of_logged(names, paths)
+            or _form_of_times(names)
+            or _form_of_numbers(of)
+            or models_of(of)[0]
+            or models_apart(of)[0]
         )
         forms.append(names[0] if len(names) == 1 else form)
     form = "/".join(forms)
@@ -191,10 +221,7 @@ def form_of_tree(files: Sequence[Path]) -> str:
         below = {path.parts[:at] + path.parts[at + 1 :] for path in paths}
         if len(below) < len(paths):  # the same runs below each date
             forms[at] = MODEL
-            form = "/".join(forms)
-    read = max(form.count(part) for part in ("{classifier}", "{run}"))
-    is_read_once = read == 1 or (read == 0 and "*" in form)
-    return form if all(forms) and is_read_once else ""
+    return paths, forms
 
 
 def leaves_out(form: str, files: Sequence[Path], top: Path) -> bool:
@@ -226,6 +253,17 @@ def form_of_one(path: str) -> str:
 
 
 _TIMED = re.compile(r"(.*?)[0-9]{8}[_-]?[0-9]{6}.*")
+
+
+_LOGGED = re.compile(r"(.+)_[0-9]+_[0-9a-f]{6,}(\.table\.\w+)")  # of Weights & Biases
+
+
+def _form_of_logged(names: Sequence[str], paths: Sequence[Path]) -> str:
+    """Return the form of tables that are logged once in each run: name, step and a digest."""
+    found = [_LOGGED.fullmatch(name) for name in names]
+    forms = {f"{each[1]}_*{each[2]}" for each in found if each}
+    is_once = len({path.parent for path in paths}) == len(paths)
+    return forms.pop() if all(found) and len(forms) == 1 and is_once and len(names) > 1 else ""
 
 
 _DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{2}-[0-9]{2}")  # of Hydra

@@ -12,7 +12,7 @@ import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.errors import Unread, UserError, shell_word
-from manyseed.orchestrator.importing.archive import TABLES, read_frame
+from manyseed.orchestrator.importing.frames import TABLES, read_frame
 from manyseed.orchestrator.importing.models import entry_names
 
 _SHOWN = 10  # columns in a message
@@ -105,6 +105,11 @@ def require_predictions(frame: pl.DataFrame, meant: Mapping[str, str], file: Pat
     own = {"prediction", "confidence", "logits", "truth"}
     if any(meant.get(name, "NAME") != "NAME" for name in own) or own & {*frame.columns}:
         return
+    texts = [
+        {*one.unique()} for one in frame if one.dtype == pl.String and one.is_duplicated().any()
+    ]
+    if any(one & other for at, one in enumerate(texts) for other in texts[:at]):
+        return  # true and predicted classes
     named = [name for name in frame.columns if _MEASURE.fullmatch(name)]
     if held := [name for name in named if frame[name].dtype.is_numeric()]:
         what = "is a measure of each run, but predictions of each test point are needed"

@@ -22,7 +22,6 @@ from manyseed.orchestrator.errors import (
     nearest,
     toml_value,
 )
-from manyseed.orchestrator.importing.archive import read_by
 from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, RIGHT, in_order, is_flag
 from manyseed.orchestrator.importing.filenames import (
     MODEL,
@@ -32,6 +31,7 @@ from manyseed.orchestrator.importing.filenames import (
     shown_again,
     word_ends,
 )
+from manyseed.orchestrator.importing.frames import read_by
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 Columns = tuple[tuple[str, str], ...]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
 from manyseed.orchestrator.importing.filenames import RUNS
+from manyseed.orchestrator.importing.predictions import Names
 
 _FILES = (".hydra/overrides.yaml", "overrides.yaml", "hparams.yaml", "config.yaml")
 """Of Hydra, Lightning, and Weights & Biases."""
@@ -83,6 +86,43 @@ def named_by_settings(form: str, files: Sequence[Path]) -> list[str]:
         parts[1::2] = [one.get(key) or "unnamed" for key in parts[1::2]]
         names.append("".join(parts))
     return names
+
+
+def with_seeds(
+    form: str, named: Sequence[tuple[Path, Names]], of_paths: Mapping[Path, dict[str, Any]]
+) -> dict[Path, dict[str, Any]]:
+    """Return what paths say, with the seed beside each file as its run, not the number of its job.
+
+    `form`: the pattern of paths. They stay as they are where it names seeds, or where seeds do not
+    tell the runs of a classifier apart.
+    """
+    found = dict(of_paths)
+    before = re.search(r"([^/]*)\{run\}", form)
+    if before is None or _SEED.fullmatch(before[1].strip("-_=. ")):
+        return found
+    settings = [dict(_beside(file)) for file, _ in named]
+    keys = {key for one in settings for key in one if _SEED.fullmatch(key)}
+    if len(keys) != 1:
+        return found
+    (key,) = keys
+    seeds = [one.get(key, "") for one in settings]
+    if not all(seed.isascii() and seed.isdecimal() and len(seed) < _DIGITS for seed in seeds):
+        return found
+    changed = dict[Path, dict[str, Any]]()
+    runs = set[str]()
+    for (file, names), seed in zip(named, seeds, strict=True):
+        changed[file] = {**of_paths[file], "run": int(seed)}
+        runs.add(repr((names, sorted(changed[file].items()))))
+    if len(runs) < len(named) or changed == found:
+        return found
+    warn(f"Runs are numbered by {key} in the settings beside the files, not by their paths.")
+    return changed
+
+
+_SEED = re.compile(
+    r"(.*[._/])?((random|model|init|torch|global)_?)?(seed|random_state|rng)s?", re.I
+)
+_DIGITS = 10  # of a number that is no run's
 
 
 def _beside(file: Path) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +16,6 @@ from manyseed.jobs.checks import quoted
 from manyseed.jobs.datasets.columns import is_number
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import OtherTests, Unread, UserError, nearest
-from manyseed.orchestrator.importing.archive import LABELS, read_frame
 from manyseed.orchestrator.importing.classes import (
     CLASS,
     CONFIDENCE,
@@ -29,23 +27,21 @@ from manyseed.orchestrator.importing.classes import (
     require_apart,
     require_columns,
 )
-from manyseed.orchestrator.importing.filenames import MODEL, form_of_folds
+from manyseed.orchestrator.importing.filenames import form_of_folds
+from manyseed.orchestrator.importing.frames import read_frame
 from manyseed.orchestrator.importing.lacking import require_predictions
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
-    RUN,
     Columns,
     Values,
     is_text,
     meant_columns,
-    numbered_by,
     numbers_in,
     require_no_flag,
     require_one_thing,
     require_one_truth,
     two_in_one,
 )
-from manyseed.orchestrator.importing.models import by_model, names_models, with_runs
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -53,6 +49,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     Positions,
 )
+from manyseed.orchestrator.importing.rows import NEEDED, OTHERS, OWN, part_of
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     most_probable,
@@ -67,19 +64,19 @@ from manyseed.orchestrator.importing.telling import (
     require_told_apart,
     tell_unread,
 )
-from manyseed.orchestrator.importing.truths import with_truth
 from manyseed.orchestrator.importing.unlike import (
     JOINED,
     other_rows,
+    require_no_data_sets,
     require_no_folds,
     require_no_splits,
+    require_runs_of_one,
     rows_told,
     unequal,
 )
 from manyseed.orchestrator.plans.ids import positions_of
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
-NEEDED = ("row_id", "prediction", "truth")
 
 
 def openml(
@@ -116,13 +113,13 @@ def openml(
             f"--columns {shlex.quote(f'{CONFIDENCE}{rest}={theirs}')}"
         )
     if columns:
-        frame = _part(paths[0], columns, values[0])
+        frame = part_of(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
         if unread := [name for name in frame.columns if name not in used]:
             tell_unread(frame, unread, columns, class_names, paths[0])
         if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
             for path, said in zip(paths[1:], values[1:], strict=True):
-                other = _part(path, columns, said)
+                other = part_of(path, columns, said)
                 require_same_order(frame, other, unread, columns, path)
     for number, path in enumerate(paths):
         for (repeat, run), frame in _runs(path, number, columns, values[number]).items():
@@ -155,9 +152,14 @@ def openml(
                 what = f"repeat {repeat} has other rows or true classes: {rows}"
                 if not has_run and not values[number]:
                     require_no_splits(paths, columns, what)
+                    truths = [
+                        next(iter(_runs(one, at, columns, values[at]).values()))["truth"]
+                        for at, one in enumerate(paths)
+                    ]
+                    require_no_data_sets(paths, columns, truths, what)
                 remedy = rows_told(paths[0], columns)
                 raise OtherTests(what, file=path, key="row_id", remedy=remedy)
-    names_in = {*_names(_part(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
+    names_in = {*_names(part_of(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
     if "fold" in names_in and "row_id" not in names_in and len(keys) > 1:
         warn(
             f"{paths[0].name}: no column names the test points of folds, so they are told apart by "
@@ -180,6 +182,7 @@ def openml(
     if len(sizes) > 1:
         raise unequal(sizes, paths[0])
     table = pl.concat(keys, how="diagonal")
+    require_runs_of_one(paths, columns, table)
     order = sorted(first)
     table = table.with_columns(
         pl.col("repeat").replace_strict(dict(zip(order, range(len(order)), strict=True)))
@@ -271,82 +274,6 @@ def _classes(
     return in_order({*seen["truth"], *seen["prediction"]}), False
 
 
-OTHERS = "columns of other classifiers"
-
-
-def parts_of(
-    path: Path, names: Names, named: Columns, truth: Path | None = None
-) -> Iterator[tuple[Names, Columns, Values]]:
-    """Yield the datasets and classifiers that a file names, which columns and rows are theirs."""
-    if not names_models(dict(named)):
-        for of_part, where in _rows_of(path, names, named):
-            yield of_part, named, where
-        return
-    if names.classifier is not None or "classifier" in dict(named):
-        what = "names classifiers, which are given otherwise, too"
-        form = next(form for _, form in named if MODEL in form)
-        raise UserError(what, file=path, key=form, remedy="say it once")
-    frame, given = read_frame(path), dict(named)
-    theirs = given.get("truth", "truth")
-    classes = set[str]()
-    if theirs in frame.columns and truth is None:
-        classes = {*read_frame(path, [theirs])[theirs].cast(pl.String).drop_nulls().unique()}
-    used = {of for of in given.values() if MODEL not in of}
-    free = [name for name in frame.columns if name not in used and name not in OWN]
-    if given.get("prediction") == MODEL:
-        text = read_frame(path, [*free, theirs])
-        is_label = {n for n in free if {*text[n].cast(pl.String).unique()} <= classes}
-        free = [name for name in free if name in is_label or not classes]
-    for model, (columns, others) in by_model(given, free, classes, path).items():
-        own = tuple(columns.items())
-        for of_part, where in _rows_of(path, replace(names, classifier=model), own):
-            yield of_part, own, (*where, (OTHERS, tuple(others)))
-
-
-def _rows_of(path: Path, names: Names, named: Columns) -> Iterator[tuple[Names, Values]]:
-    columns = {own: theirs for own, theirs in named if own in NAMES}
-    if not columns:
-        yield names, ()
-        return
-    frame = read_frame(path, [*columns.values()])
-    for own, theirs in named:
-        if own not in NAMES:
-            continue
-        if theirs not in frame.columns:
-            remedy = nearest(theirs, frame.columns)
-            raise UserError("there is no such column", file=path, key=theirs, remedy=remedy)
-        if getattr(names, own) is not None or [each for _, each in named].count(theirs) > 1:
-            what = f"is read as {own}, and as something else, or {own} is given otherwise"
-            raise UserError(what, file=path, key=theirs, remedy="say it once")
-        if frame[theirs].has_nulls():
-            raise UserError("has missing values", file=path, key=theirs)
-    table = pl.DataFrame(
-        [frame[theirs].cast(pl.String).alias(own) for own, theirs in columns.items()]
-    )
-    for row in table.unique(maintain_order=True).iter_rows(named=True):
-        yield replace(names, **row), tuple(row.items())
-
-
-def _part(path: Path, named: Columns, values: Values) -> pl.DataFrame:
-    """Read a file, without the rows and the columns of other datasets and classifiers."""
-    given = dict(named)
-    of = {own: given[own] for own, _ in values if own in NAMES}
-    labels = [given.get(name, name) for name in LABELS]
-    frame = read_frame(path, [*labels, *of.values()])
-    if RUN in (form := given.get("prediction", "")):
-        labels += [name for name, _ in numbered_by(form, frame.columns)]
-        frame = read_frame(path, [*labels, *of.values()])
-    frame = frame.drop(dict(values).get(OTHERS, ()))
-    forms = [of for own, of in named if RUN in of and own.startswith((*SCORES, "prediction"))]
-    frame = with_runs(frame, forms, path) if forms else frame
-    for own, value in values:
-        if own in NAMES:
-            frame = frame.filter(frame[of[own]].cast(pl.String) == value)
-    frame = frame[[name for name in frame.columns if name not in of.values()]]
-    truth = dict(values).get("truth")
-    return frame if truth is None else with_truth(frame, truth, given, path)
-
-
 def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
     """Return a table with what its file's path says, as columns."""
     for name, value in values:
@@ -362,7 +289,7 @@ def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFram
 def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     """Read and check a file; the last one read is cached."""
     given = dict(named)
-    found = frame = _part(path, named, values)
+    found = frame = part_of(path, named, values)
     names = _names(frame, given, path) if named else {}
     if named:
         # not pl.col(name), which would take a name such as * for a pattern
@@ -456,9 +383,6 @@ def _meant(frame: pl.DataFrame, given: Mapping[str, str], lacking: str = "") -> 
     for own in {*meant} - {*kept}:
         meant[own] = "NAME" if meant[own] in kept.values() else meant[own]
     return {**meant, **kept} or {"prediction": "prediction"}  # of our names, others are not read
-
-
-OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)
 
 
 def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[str, str]:

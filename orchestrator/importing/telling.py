@@ -13,8 +13,8 @@ import polars as pl
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, shell_word
-from manyseed.orchestrator.importing.archive import read_by
 from manyseed.orchestrator.importing.classes import CONFIDENCE
+from manyseed.orchestrator.importing.frames import read_by
 from manyseed.orchestrator.importing.mapping import Columns, is_id, is_named, numbers_in, row_id_of
 
 

@@ -15,8 +15,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import OtherTests, Unread, UserError, require_one_of
-from manyseed.orchestrator.importing.archive import TABLES, opened, read_frame, read_tensors
+from manyseed.orchestrator.importing.archive import opened, read_tensors
 from manyseed.orchestrator.importing.arrays import (
     NOTHING,
     READERS,
@@ -25,6 +26,7 @@ from manyseed.orchestrator.importing.arrays import (
     opened_as_held,
 )
 from manyseed.orchestrator.importing.classes import texts
+from manyseed.orchestrator.importing.frames import TABLES, read_frame
 from manyseed.orchestrator.importing.mapping import is_id, truth_column
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
@@ -40,6 +42,25 @@ def truth_among(found: Sequence[Path]) -> list[Path]:
     held = [one for one in found if one.suffix in _HOLDING]
     named = [one for one in held if _TRUE.fullmatch(one.stem) and one.stem.lower() != "test"]
     return named if len(named) == 1 < len(found) else []
+
+
+def require_certain(file: Path) -> None:
+    """Tell that a file in the midst of runs is read as true classes; refuse what may be a run."""
+    if not _MAYBE_PREDICTED.search(file.stem):
+        tell_truth(file)
+        return
+    options = {"truth": str(file)}
+    before, after = "if it holds these: ", "\n  if it is a run, rename it"
+    what = "is named like true classes, not like a run"
+    raise Unread(what, file=file, key=None, options=options, before=before, after=after)
+
+
+def tell_truth(file: Path) -> None:
+    """Say that a file is read as the true classes because of its name."""
+    warn(f"{file.name} is read as the true classes of the files beside it.")
+
+
+_MAYBE_PREDICTED = re.compile("label|class", re.IGNORECASE)
 
 
 def is_truth(file: Path) -> bool:

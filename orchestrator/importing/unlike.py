@@ -19,7 +19,6 @@ from manyseed.analysis.counts import counted, some
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import OtherTests, Unread, UserError
-from manyseed.orchestrator.importing.archive import read_frame
 from manyseed.orchestrator.importing.classes import codes
 from manyseed.orchestrator.importing.filenames import (
     MODEL,
@@ -29,6 +28,7 @@ from manyseed.orchestrator.importing.filenames import (
     models_apart,
     models_of,
 )
+from manyseed.orchestrator.importing.frames import read_frame
 from manyseed.orchestrator.importing.mapping import (
     Columns,
     entries_naming_rows,
@@ -393,6 +393,54 @@ def require_no_splits(paths: Sequence[Path], columns: Columns, what: str) -> Non
     read = {"columns": {**given, **added}} if given or added else {}
     said = {**said, "options": {**said["options"], **read}}
     raise Unread(what, file=paths[1], key="row_id", **said)
+
+
+def require_no_data_sets(
+    paths: Sequence[Path], columns: Columns, truths: Sequence[pl.Series], what: str
+) -> None:
+    """Refuse tables of other sizes whose true classes, by place, are others: each a data set.
+
+    `truths`: of each table. `what`: what is said.
+    """
+    form, words = models_apart(paths)
+    form = form.replace(MODEL, "{dataset}") if words else form_of_splits(paths)
+    sizes = [len(one) for one in truths]
+    is_few = not words and len(paths) < _FEWEST
+    if not form or is_few or 2 * len({*sizes}) <= len(sizes):
+        return
+    for at, one in enumerate(truths):
+        for other in truths[:at]:
+            n = min(len(one), len(other))
+            if (one[:n] != other[:n]).sum() < n * _FEWEST_OTHERS:
+                return  # some are cut off
+    said = _own_datasets(form, sizes)
+    if words:
+        before = (
+            f"if each file is a data set of its own, of {min(sizes):,} to {max(sizes):,} points: "
+        )
+        said = {**said, "before": before}
+    read = {"columns": dict(columns)} if columns else {}
+    said = {**said, "options": {**said["options"], **read}}
+    raise Unread(what, file=paths[1], key="row_id", **said)
+
+
+def require_runs_of_one(paths: Sequence[Path], columns: Columns, keys: pl.DataFrame) -> None:
+    """Refuse tables of several runs each whose numbers are the same: those of a classifier each.
+
+    `keys`: the number of its file, repeat and run of each run.
+    """
+    same = keys.filter(keys.select("repeat", "run").is_duplicated())
+    form, words = models_apart(paths)
+    if same["file"].n_unique() < 2 or not words:
+        return
+    options: dict[str, Any] = {"name": form, **({"columns": dict(columns)} if columns else {})}
+    raise Unread(
+        f"holds run {same['run'][0]}, as {paths[same['file'][0]].name} does",
+        file=paths[same["file"][-1]],
+        key="run",
+        options=options,
+        before="if each file is of a classifier: ",
+    )
 
 
 def _names_rows(frame: pl.DataFrame, name: str) -> bool:

@@ -74,14 +74,32 @@ def test_a_file_that_also_holds_runs_stays(lab: Path) -> None:
     assert runs("s") == {"imported": 2}
 
 
-@pytest.mark.parametrize("name", ["y", "y_test", "labels", "targets", "gold"])
-def test_true_classes_beside_the_files_are_proposed(lab: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["labels", "true_labels", "classes"])
+def test_true_classes_that_may_be_predicted_ones_are_proposed(lab: Path, name: str) -> None:
     (lab / "y.npy").rename(lab / f"{name}.npy")
     code, said = inside("import", "lab", "--out", "s")
     assert code == 2
     assert f"--truth lab/{name}.npy" in said
     assert inside("import", *proposed(said))[0] == 0
     assert runs("s") == {"imported": 4}
+
+
+@pytest.mark.parametrize("name", ["y", "y_test", "targets", "gold"])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_true_classes_beside_the_files_are_read_and_told(
+    lab: Path, name: str, is_folder: bool
+) -> None:
+    (lab / "y.npy").rename(lab / f"{name}.npy")
+    given = ["lab"] if is_folder else sorted(lab.iterdir())
+    code, said = inside("import", *given, "--dataset", "d", "--out", "s")
+    assert (code, f"{name}.npy is read as the true classes" in said) == (0, True), said
+    assert runs("s") == {"imported": 4}
+
+
+def test_of_two_files_of_true_classes_none_is_taken(lab: Path) -> None:
+    np.save("lab/gold.npy", 3 - Y)
+    code, said = inside("import", "lab", "--out", "s")
+    assert (code, "read as the true classes" in said) == (2, False), said
 
 
 def test_true_classes_of_other_points_are_not_proposed(lab: Path) -> None:
@@ -280,8 +298,9 @@ def test_a_table_beside_arrays_is_no_run(lab: Path, name: str) -> None:
     code, said = inside("import", "lab", "--out", "s")
     assert (code, runs("s")) == (0, {"imported": 4}), said
     code, said = inside("import", *sorted(lab.iterdir()), "--dataset", "d", "--out", "t")
-    assert (code, f"--truth {lab / name}" in said) == (2, True), said
-    assert inside("import", *proposed(said))[0] == 0
+    is_asked = name == "labels.csv"  # it may hold predicted ones
+    assert (code, f"--truth {lab / name}" in said) == (2 * is_asked, is_asked), said
+    assert not is_asked or inside("import", *proposed(said))[0] == 0
     assert (accuracies("t"), runs("t")) == (accuracies("s"), {"imported": 4})
     table[1:].write_csv(lab / "labels.csv")
     if name == "labels.csv":

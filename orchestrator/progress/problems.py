@@ -73,13 +73,16 @@ def _never_began(task: TaskState) -> bool:
 
 def _among(runs: pl.DataFrame, files: Iterable[Path], how: Literal["semi", "anti"]) -> pl.DataFrame:
     """Return those of some runs that these tasks hold (semi), or do not; lost tasks hold none."""
-    for file in files:
-        with suppress(ManyseedError, OSError):  # it is named beside
-            held_there = held_rows([file])
-            if how == "semi":
-                return runs.join(held_there, on=["group", "row"], how=how)
-            runs = runs.join(held_there, on=["group", "row"], how=how)
-    return runs if how == "anti" else runs.clear()
+    files = [*files]
+    try:
+        held_there = held_rows(files)
+    except (ManyseedError, OSError):  # it is named beside
+        read = [held_rows([])]
+        for file in files:
+            with suppress(ManyseedError, OSError):
+                read.append(held_rows([file]))
+        held_there = pl.concat(read)
+    return runs.join(held_there, on=["group", "row"], how=how)
 
 
 def in_hand(state: Survey, listed: Sequence[Submission]) -> int:
@@ -92,6 +95,34 @@ def in_hand(state: Survey, listed: Sequence[Submission]) -> int:
     ]
     missing = state.with_state("missing").select("group", "row")
     return len(missing) - len(_among(missing, alive, "anti"))
+
+
+def unheld(
+    state: Survey, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
+) -> pl.DataFrame:
+    """Return the missing runs that no task holds which waits or trains: columns group and row.
+
+    Files of tasks, of which there may be thousands, are read only where tasks lost their runs, or
+    hold fewer than are missing.
+    """
+    missing = state.with_state("missing").select("group", "row")
+    alive = [
+        (submission, task)
+        for submission, states in zip(listed, tasks, strict=True)
+        for task in states
+        if task.is_alive
+    ]
+    if missing.is_empty() or not alive:
+        return missing
+    whole = [
+        sum(task.done + task.failed for task in states)
+        for states in tasks
+        if all(task.is_alive or task.state == "finished" for task in states)
+    ]
+    n_submitted = sum(submission.n_runs for submission in listed)
+    if len(whole) == len(listed) and len(missing) <= n_submitted - sum(whole):
+        return missing.clear()
+    return _among(missing, [one.files.task(task.number) for one, task in alive], "anti")
 
 
 def to_change(left_behind: Behind) -> str:
@@ -114,11 +145,15 @@ def problems(
     listed: Sequence[Submission],
     tasks: Sequence[Sequence[TaskState]],
     left_behind: Behind,
+    rest: pl.DataFrame,
 ) -> Iterator[str]:
-    """Yield a sentence for each problem of a sweep; arguments as those of `behind`."""
+    """Yield a sentence for each problem of a sweep; arguments as those of `behind`.
+
+    `rest`: as `unheld` returns.
+    """
     yield from map(_foreign, state.foreign)
     is_unfinished = bool(state.counts["missing"] or state.counts["failed"])
-    yield from _of_tasks(paths, listed, tasks, left_behind, is_unfinished=is_unfinished)
+    yield from _of_tasks(paths, listed, tasks, left_behind, rest, is_unfinished=is_unfinished)
     yield from (f"{file} is lost: restore it" for file in lost_files(paths))
     yield from _lost_groups(paths, state.plan)
     yield from _since_sealed(paths, state.counts)
@@ -161,6 +196,7 @@ def _of_tasks(
     listed: Sequence[Submission],
     tasks: Sequence[Sequence[TaskState]],
     left_behind: Behind,
+    rest: pl.DataFrame,
     *,
     is_unfinished: bool,
 ) -> Iterator[str]:
@@ -180,7 +216,7 @@ def _of_tasks(
         if submission is last or any(task.is_alive for task in states)
         for task in states
     ]
-    counts = Counter(task.state for task in current)
+    lost = _lost(listed, tasks, rest)
     resume = training(paths, "resume")
     yield from lacking(paths, listed, tasks, current)
     if task := set_aside(listed, tasks):
@@ -188,21 +224,19 @@ def _of_tasks(
         ended = "1 run ended its process" if n == 1 else f"{n:,} runs ended their process"
         shown = command("logs", paths.directory, task.job_id or f"{last.number}/{task.number}")
         yield f"{ended} twice, and {'was' if n == 1 else 'were'} left out: {shown}"
-    for state, text in (
-        ("timeout", "ended by the walltime"),
-        ("node_fail", "lost with a node"),
-        ("killed", "killed"),
-        ("gone", "ended before they started (cancelled or lost: SLURM does not say)"),
-    ):
-        if counts[state]:
-            yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
+    for state, text in _LOST.items():
+        if lost[state]:
+            yield f"{_tasks(lost[state])} {text}: {resume} trains the remaining runs"
+    if not lost and len(rest) and any(task.is_alive for task in current):
+        runs = "1 missing run belongs" if len(rest) == 1 else f"{len(rest):,} missing runs belong"
+        yield f"{runs} to no task that waits or trains: {resume}"
     yield from _before_training(paths, last, tasks[-1])
     if is_unfinished:
         yield from _of_setup(paths, last, tasks[-1])
     for submission, left in left_behind:
         if submission is not last:
             yield from _before_training(paths, submission, left)
-    if counts["killed"] and (reason := summed(last, current).reason):
+    if lost["killed"] and (reason := summed(last, current).reason):
         yield reason
     yield from held(listed, tasks, resume)
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
@@ -220,6 +254,33 @@ def _of_tasks(
     for reason, count in reasons.most_common(_SHOWN):
         if reason and not any(reason in text for text in told):
             yield _ended(count, reason)
+
+
+_LOST = {
+    "timeout": "ended by the walltime",
+    "node_fail": "lost with a node",
+    "killed": "killed",
+    "gone": "ended before training (cancelled or lost: SLURM does not say)",
+}
+"""What became of tasks that ended in these states."""
+
+
+def _lost(
+    listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]], rest: pl.DataFrame
+) -> Counter[str]:
+    """Return how many tasks ended in the states of `_LOST`, where they left some of these runs.
+
+    Only of submissions that are alive, and of the last.
+    """
+    found: Counter[str] = Counter()
+    for submission, states in zip(listed, tasks, strict=True) if len(rest) else ():
+        ended = [task for task in states if task.state in _LOST]
+        is_last = submission is listed[-1]
+        if ended and (is_last or any(task.is_alive for task in states)):
+            files = [submission.files.task(task.number) for task in ended]
+            if is_last or len(_among(rest, files, "semi")):
+                found.update(task.state for task in ended)
+    return found
 
 
 def _before_training(

@@ -17,7 +17,7 @@ from manyseed.orchestrator.errors import ManyseedError, UnavailableError, comman
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.stacks import choices
-from manyseed.orchestrator.progress.problems import behind, problems, set_aside, to_change
+from manyseed.orchestrator.progress.problems import behind, problems, set_aside, to_change, unheld
 from manyseed.orchestrator.progress.timeleft import hanging, seconds_left
 from manyseed.orchestrator.progress.watch import runs_per_hour, summed
 from manyseed.orchestrator.provenance import read_recipes
@@ -303,7 +303,8 @@ def status(paths: SweepPaths) -> Status:
     goes_on = any(not asked and task.state == "running" for asked, task in alive)
     hang = hanging(paths, state, running)
     goes_on &= not hang or len(hang) < min(workers, state.counts["missing"])
-    left = seconds_left(paths, state, running) if workers and goes_on else None
+    rest = unheld(state, listed, tasks)
+    left = seconds_left(paths, state, running, rest) if workers and goes_on else None
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
@@ -337,11 +338,11 @@ def status(paths: SweepPaths) -> Status:
             _task(one, task) for one, states in zip(listed, tasks, strict=True) for task in states
         ],
         "workers": workers,
-        "runs_per_hour": runs_per_hour(state.counts["missing"], left, running),
+        "runs_per_hour": runs_per_hour(state.counts["missing"] - len(rest), left, running),
         "seconds_left": left,
         "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
-        "problems": [*hang, *problems(paths, state, listed, tasks, left_behind)],
+        "problems": [*hang, *problems(paths, state, listed, tasks, left_behind, rest)],
         "failures": [
             {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
             for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)

@@ -31,8 +31,13 @@ _START_SECONDS = 5.0  # of a training process: imports
 _MOST_HOPE = 2.0
 
 
-def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
-    """Return how many seconds the current training processes need for all missing runs.
+def seconds_left(
+    paths: SweepPaths,
+    state: Survey,
+    attempts: Sequence[Attempt],
+    rest: pl.DataFrame | None = None,
+) -> float:
+    """Return how many seconds the current training processes need for all runs that tasks hold.
 
     A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
     classifier, else its expected duration, plus the expected time to measure its response curves.
@@ -40,7 +45,8 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     the expected speed, but at most twice what was seen since they began to train. Fits of a
     classifier of which they finished none are not expected to be any quicker than planned.
 
-    `attempts`: the running attempts, with at least one training process in total.
+    `attempts`: the running attempts, with at least one training process in total. `rest`: the
+    missing runs that no task holds, as `problems.unheld` returns.
     """
     runs = _priced(paths, state)
     by_group = runs.group_by("group").agg(pl.col("seconds").mean())
@@ -60,6 +66,8 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
         speed = min(speed, float(_MOST_HOPE * workers * finished / trained))
     seen = runs.filter(pl.col("group").cast(pl.String).is_in(list(ended)))["classifier"].unique()
     missing = runs.filter(state=MISSING)
+    if rest is not None:
+        missing = missing.join(rest, on=["group", "row"], how="anti")
     is_seen = pl.col("classifier").is_in(seen.implode())
     known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
     left = known / speed + unknown / min(speed, float(workers))

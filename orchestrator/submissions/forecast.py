@@ -22,6 +22,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
@@ -68,7 +69,10 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     scheduler = scheduler_of(profile.reached)
     with scheduler.active():
         discovered = scheduler.system.limits()
+    _require_listed(profile, classes, discovered)
     require_possible(profile, classes, discovered)
+    for name in classes:
+        cluster.require(profile, name, paths.directory)
     profile, _ = memory.sized(profile, classes, earlier, (), discovered, auto=False)
     shapes = cluster.shapes(profile, classes, discovered, 0)
     identical = change.after.cells.filter("identical")["cell"]
@@ -100,6 +104,20 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
             )
         )
     return found
+
+
+def _require_listed(profile: Profile, classes: Sequence[str], discovered: Cluster) -> None:
+    """Raise for a partition that SLURM does not list: it is misspelt, or hidden from the user."""
+    listed = [part.name for part in discovered.partitions]
+    for name in classes:
+        resources = profile.resources(name)
+        asked = resources.options.get("partition", "")
+        lacks = [part for part in asked.split(",") if part and part not in listed]
+        if listed and lacks and "partition" not in resources.extra:
+            raise UnavailableError(
+                f"SLURM lists no partition {quoted(lacks[0])} ({name}.partition); "
+                f"it lists {', '.join(listed)}"
+            )
 
 
 def to_train(change: Change, paths: SweepPaths) -> pl.DataFrame:

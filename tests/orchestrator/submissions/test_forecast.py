@@ -89,6 +89,27 @@ def test_jobs_that_would_wait_for_ever_are_told_as_submit_does(
     assert f"On lab: not known, as submit refuses it: {lab}: {told}\n  write time" in shown
 
 
+@pytest.mark.parametrize("minutes", ["1", "2", "0:02:00"])
+def test_walltimes_that_leave_no_time_to_train(minutes: str, lab: Path, tmp_path: Path) -> None:
+    write(lab, PROFILE.replace("0:10:00", minutes))
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+    shown = command("plan", file, "--out", out, "--cluster", lab)
+    assert shown.returncode == 0
+    assert "On lab: not known, as submit refuses it" in shown.stdout
+    assert "more than 120 s, when tasks are asked to end before it" in shown.stdout
+    refused = command("submit", out, "--cluster", lab)
+    assert refused.returncode == 2
+    assert "more than 120 s" in refused.stderr
+
+
+def test_a_partition_that_slurm_does_not_list(lab: Path, tmp_path: Path) -> None:
+    write(lab, PROFILE.replace("[cpu]", '[cpu]\npartition = "cpu,long"'))
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+    shown = command("plan", file, "--out", out, "--cluster", lab).stdout
+    assert 'On lab: not known, as SLURM lists no partition "long" (cpu.partition); ' in shown
+    assert "it lists cpu" in shown
+
+
 def test_runs_of_a_plan_that_is_written_count_once(lab: Path, tmp_path: Path) -> None:
     write(lab, PROFILE.replace("parallelism = 3", "parallelism = 64"))
     file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"

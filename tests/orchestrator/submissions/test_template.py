@@ -267,6 +267,28 @@ def test_where_ended_jobs_are_not_listed_each_is_looked_up_before_it_is_submitte
     assert sweep.status()["runs"]["missing"] == 0, report(sweep)
 
 
+def test_runs_that_no_task_holds_are_told_until_they_are_submitted_again(
+    sweep: Sweep, profile: str, scripts: Scripts
+) -> None:
+    scripts.set("hold")
+    only = sweep.submit(cluster=profile, only="perturb_continuous = 'none'")
+    assert only is not None
+    told = [text for text in sweep.status()["problems"] if "no task that waits" in text]
+    assert told == [
+        f"{64 - only.n_runs} missing runs belong to no task that waits or trains: "
+        f"manyseed resume {sweep.directory}"
+    ]
+    rest = submit(sweep, profile)
+    assert sweep.status()["problems"] == []
+    os.kill(int((scripts.elements[0] / "pid").read_text()), signal.SIGKILL)
+    wait_until(lambda: "waiting" != states_of(sweep)[0], lambda: report(sweep))
+    (told,) = (text for text in sweep.status()["problems"] if "trains the remaining runs" in text)
+    assert told.startswith("1 task was killed: "), told
+    again = submit(sweep, profile)
+    assert again.n_runs < rest.n_runs
+    assert sweep.status()["problems"] == [], "others train them"
+
+
 def test_a_scheduler_that_does_not_answer_is_unavailable_and_nothing_changes(
     sweep: Sweep, profile: str, scripts: Scripts
 ) -> None:

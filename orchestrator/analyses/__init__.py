@@ -54,6 +54,7 @@ class AnalysisJob:
 def look(paths: SweepPaths, folders: Sequence[Path] | None = None) -> AnalysisJob | None:
     """Return the state of the job that `last_job` returns; None if there is none.
 
+    Neither is there one if it broke, and there are later results.
     The state is what SLURM says now or, if SLURM does not answer, what the job has reported.
     """
     if (job := last_job(paths, folders)) is None:
@@ -63,6 +64,8 @@ def look(paths: SweepPaths, folders: Sequence[Path] | None = None) -> AnalysisJo
     except UnavailableError:
         ((task,),) = tasks_of([job], ask=False)
     attempt, over = task.last, task.state in OVER
+    if task.state == "broken" and folders is None and _written(paths.analysis) > attempt.updated:
+        return None
     return AnalysisJob(
         cluster=job.cluster,
         job=task.job_id,
@@ -74,6 +77,10 @@ def look(paths: SweepPaths, folders: Sequence[Path] | None = None) -> AnalysisJo
         exit_code=attempt.exit_code if over else None,
         log=str(job.files.printed_errors(job.job_name(0, task.job_id))),
     )
+
+
+def _written(file: Path) -> float:
+    return file.stat().st_mtime if file.exists() else 0.0
 
 
 def chained(

@@ -434,7 +434,10 @@ def _attempted(
             return arrays.STOPPED
         else:
             minutes = walltime // 60
-            reason = f"the walltime, {minutes:.0f} min, is too short: give more time in the profile"
+            reason = (
+                f"the walltime, {minutes:.0f} min, of which the last {SIGNAL_SECONDS} s are "
+                "for ending in order, is too short: give more time in the profile"
+            )
             code = UnavailableError.exit_code
         attempt.end("broken", reason, code)
         ended("broken", reason)

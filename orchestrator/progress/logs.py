@@ -126,6 +126,8 @@ def _lost_prints(submission: Submission, task: int) -> Iterator[Path]:
     yield from files.lost_reports(task)
     for attempt in attempts:
         log = attempt.folder / LOG
+        if not submission.is_training:  # an analysis or a search prints to its job's files
+            break
         if (attempt.workers or attempt.n_done or attempt.n_failed) and not log.exists():
             yield log
     jobs = {attempt.job_id for attempt in attempts if attempt.job_id}

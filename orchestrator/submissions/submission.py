@@ -166,6 +166,11 @@ class Submission:
         """Return the last reports of its attempts, of one task or all, oldest first."""
         return read_attempts(self.folder, task, plan=self.intent.plan)
 
+    @property
+    def is_training(self) -> bool:
+        """Whether its tasks train; others are an analysis or a search for hparams."""
+        return self.folder.parent.name not in ("analyses", "searches")
+
     def is_alive(self) -> bool:
         """Return whether one of its tasks trains or will train."""
         return any(task.is_alive for task in self.tasks())

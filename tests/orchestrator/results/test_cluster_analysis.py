@@ -23,6 +23,10 @@ from manyseed.orchestrator.computing.workers import of_slurm
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.plans.plan import identity_of
+from manyseed.orchestrator.progress.logs import _lost_prints
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.slurm import processes
 from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
@@ -163,12 +167,23 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
         | {"walltime": walltime, "modules": "."},  # as versions before wrote it
     )
     if state == "broken":
-        with pytest.raises(RuntimeError, match="the walltime, 1 min, is too short"):
+        early = "the walltime, 1 min, of which the last 120 s are for ending in order, is too short"
+        with pytest.raises(RuntimeError, match=early):
             execution.run(str(sweep.directory), "0001")
     else:
         assert execution.run(str(sweep.directory), "0001") == STOPPED
     (attempt,) = (sweep.paths.analyses / "0001" / "lives").glob("*/progress.json")
     assert read_json(attempt)["state"] == state
+    (job,) = sweep.paths.analysis_jobs()
+    submission = Submission(job, Intent.read(job, identity_of(sweep.paths)))
+    assert [file.name for file in _lost_prints(submission, 0)] == [], "it prints to its job's files"
+    if state == "broken":
+        told = sweep.status()["analysis"]
+        assert told is not None
+        assert told["state"] == "broken"
+        monkeypatch.undo()
+        sweep.analyze(OPTIONS)
+        assert sweep.status()["analysis"] is None, "there are later results"
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -212,6 +214,22 @@ class SweepPaths:
     def analysis_job(self, number: int) -> Path:
         """Return the folder of one analysis that is a job."""
         return self.analyses / f"{number:04d}"
+
+    @property
+    def copying(self) -> tuple[str, str]:
+        """The command that copies a sweep which is read-only here, and the copy; else empty."""
+        if not self.directory.is_dir() or os.access(self.directory, os.W_OK):
+            return "", ""
+        copy = f"{self.directory.absolute().name}-copy"
+        return f"cp -r {shlex.quote(str(self.directory))} {shlex.quote(copy)}", copy
+
+    @property
+    def analysing(self) -> str:
+        """The command that computes the results: of a copy, if the sweep is read-only here."""
+        copying, copy = self.copying
+        if not copying:
+            return command("analyze", self.directory)
+        return f"{copying} && {command('analyze', copy)} (it is read-only here)"
 
     def analysis_jobs(self) -> list[Path]:
         """Return all analyses' folders, oldest first."""

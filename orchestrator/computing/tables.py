@@ -128,7 +128,7 @@ def of_probabilities(record: Analysis) -> list[str]:
 
 def remedy(paths: SweepPaths) -> str:
     """Return what to do about damaged results."""
-    return f"compute the results again: {command('analyze', paths.directory)}"
+    return f"compute the results again: {paths.analysing}"
 
 
 def to_json(options: Options) -> Mapping[str, object]:
@@ -368,7 +368,7 @@ def read_results(paths: SweepPaths) -> Results:
         raise UserError(
             "is lost" if is_one else "there are no results yet",
             file=lost[0] if is_one else paths.results,
-            remedy=f"compute them with: {command('analyze', paths.directory)}",
+            remedy=f"compute them with: {paths.analysing}",
         )
     drawn = (ENSEMBLES, DRAWS)
     names = [name for name in table_names() if name not in (*TABLES, *drawn)]

@@ -96,7 +96,9 @@ def next_steps(
     if analysing:
         yield "Look again", ("status", directory)
     elif damaged or unanalysed(paths, runs, covers):
-        yield "Without them" if runs["failed"] else "Next", ("analyze", directory)
+        copying, copy = paths.copying
+        what = "Without them" if runs["failed"] else "Next"
+        yield f"After {copying}" if copying else what, ("analyze", copy or directory)
     elif unreported(paths):
         yield "Next", ("report", directory)
     else:

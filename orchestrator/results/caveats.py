@@ -17,7 +17,7 @@ from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.computing.tables import Analysis, Results
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
-from manyseed.orchestrator.errors import ManyseedError, command, toml_value
+from manyseed.orchestrator.errors import ManyseedError, toml_value
 from manyseed.orchestrator.paths import WARNED, SweepPaths, restoring
 from manyseed.orchestrator.survey import covered, survey
 
@@ -371,7 +371,7 @@ def newer(paths: SweepPaths) -> str:
     except (ManyseedError, OSError):
         return ""  # whoever needs what is damaged reports it
     finished = state.counts["done"] + state.counts["copy"]
-    again = f"`{command('analyze', paths.directory)}`"
+    again = f"`{paths.analysing}`"
     also = f"of {counted(dropped, 'run')} that {'was' if dropped == 1 else 'were'} dropped"
     if n < finished:
         more = f", and {also}" if dropped else ""

@@ -32,7 +32,6 @@ from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
     UserError,
-    command,
     require_one_of,
 )
 from manyseed.orchestrator.paths import SweepPaths
@@ -317,9 +316,11 @@ def _analysed(paths: SweepPaths, chosen: Sequence[str]) -> dict[str, Any]:
 
     if not paths.analysis.exists():
         if chosen:
-            remedy = command("analyze", paths.directory)
             raise UserError(
-                "nothing is analysed yet", key="--metric", value=[*chosen], remedy=remedy
+                "nothing is analysed yet",
+                key="--metric",
+                value=[*chosen],
+                remedy=paths.analysing,
             )
         return {}
     results, record = read_results(paths), Analysis.read(paths)

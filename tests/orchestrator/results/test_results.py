@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -417,6 +418,19 @@ def test_results_before_an_analysis_are_refused_with_the_command(quick: Sweep) -
         result = command(verb, quick.directory)
         assert result.returncode == 2
         assert f"manyseed analyze {quick.directory}" in result.stderr.replace("\n", "")
+
+
+def test_a_sweep_that_is_read_only_here_is_copied_first(
+    quick: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.W_OK)
+    copy = f"{quick.directory.name}-copy"
+    copying = f"cp -r {quick.directory} {copy}"
+    for verb in ("query", "answers"):
+        told = command(verb, quick.directory).stderr
+        assert f"{copying} && manyseed analyze {copy}" in told
+    (step,) = quick.status()["next"]
+    assert step == {"what": f"After {copying}", "command": f"manyseed analyze {copy}"}
 
 
 def test_analysis_without_a_finished_run_is_refused(tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def test_runs_that_no_task_holds_are_told_until_they_are_submitted_again(
     rest = submit(sweep, profile)
     assert sweep.status()["problems"] == []
     os.kill(int((scripts.elements[0] / "pid").read_text()), signal.SIGKILL)
-    wait_until(lambda: "waiting" != states_of(sweep)[0], lambda: report(sweep))
+    wait_until(lambda: states_of(sweep)[0] != "waiting", lambda: report(sweep))
     (told,) = (text for text in sweep.status()["problems"] if "trains the remaining runs" in text)
     assert told.startswith("1 task was killed: "), told
     again = submit(sweep, profile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ from manyseed.orchestrator.cli.output import (
 )
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
+    ManyseedError,
     RunsError,
     StoreUnavailable,
     UnavailableError,
@@ -196,6 +197,7 @@ def analyze(
     """
     from manyseed.orchestrator.computing.workers import SLURM, read_workers
     from manyseed.orchestrator.submissions.profiles import AUTO, words_of_clusters
+    from manyseed.orchestrator.submissions.submission import last_intent
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
     from manyseed.slurm import available
@@ -220,7 +222,10 @@ def analyze(
         jobs_of = None if is_here and dask != SLURM else cluster
         with ExitStack() as stack:
             if workers is None and dask in ("threads", "processes"):
-                again = f"{command('analyze', directory)} {words_of_clusters()}"
+                last = None
+                with suppress(ManyseedError):  # whoever needs what is damaged reports it
+                    last = last_intent(sweep.paths)
+                again = f"{command('analyze', directory)} {words_of_clusters(last)}"
                 more = f"In a job: {again}; with more cores here: --workers N."
                 stack.enter_context(one_core(sweep.paths, _task(sweep), more))
             _analyze(sweep, asked, asked_workers, dask, jobs_of, quiet=as_json)

@@ -96,9 +96,14 @@ def own_names() -> list[str]:
     return [name for name in _names() if name != TESTCLUSTER]
 
 
-def words_of_clusters() -> str:
-    """Return the option that names the user's cluster, for messages: any of several profiles."""
+def words_of_clusters(last: Intent | None = None) -> str:
+    """Return the option that names the user's cluster, for messages: any of several profiles.
+
+    `last`: the latest submission, to whose cluster the user may send more.
+    """
     names = own_names() or _names()
+    if last is not None and last.cluster != LOCAL and last.profile:
+        names = [last.cluster if last.cluster in names else last.profile]
     return " or ".join(f"--cluster {shell_word(name)}" for name in names) or "--cluster NAME"
 
 

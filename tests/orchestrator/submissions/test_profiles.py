@@ -16,7 +16,13 @@ from sklearn.tree import DecisionTreeClassifier
 
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.progress.status import next_steps
-from manyseed.orchestrator.submissions.profiles import choose, needed, own_profile, remember
+from manyseed.orchestrator.submissions.profiles import (
+    choose,
+    needed,
+    own_profile,
+    remember,
+    words_of_clusters,
+)
 from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission, last_intent
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
@@ -307,3 +313,14 @@ def test_a_silent_cluster_that_is_gone_need_not_be_waited_for(
     for states, told in ((["unknown"], True), (["unknown", "running"], False)):
         steps = [*next_steps(sweep.paths, runs, states, cells)]
         assert (("Or continue with", ("resume", sweep.directory, *words)) in steps) is told
+
+
+def test_what_is_proposed_is_where_the_sweep_was_sent(login: Path) -> None:
+    made = profile_of("first")
+    intent = Intent("site", "a b 1 2", profile=str(login / "site.toml"))
+    assert words_of_clusters() == words_of_clusters(None) == "--cluster first"
+    assert words_of_clusters(intent) == f"--cluster {login / 'site.toml'}"
+    assert words_of_clusters(replace(intent, cluster="first", profile=str(made))) == (
+        "--cluster first"
+    )
+    assert words_of_clusters(replace(intent, cluster="local")) == "--cluster first"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedGroup,
@@ -18,7 +19,6 @@ from manyseed.orchestrator.errors import (
     ManyseedError,
     UserError,
     command,
-    nearest,
     toml_value,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths
@@ -137,39 +137,47 @@ def open_named_runs(
     from manyseed.orchestrator.store.lazy import in_words, open_finished
 
     plan = Plan.read(paths)
-    pairs = [(one.dataset, one.named) for one in Groups.read(paths).specs]
-    if dataset is None or classifier is None:
-        dataset, classifier = _the_one(pairs, dataset, classifier)
+    pairs = {(one.dataset, one.named): one for one in Groups.read(paths).specs}
+    chosen = _the_one(pairs, dataset, classifier)
     for group in stored_groups(paths, plan):
-        if (group.spec.dataset, group.spec.named) == (dataset, classifier):
+        if (group.spec.dataset, group.spec.named) == chosen:
             journaled = JournalIndex(plan.journals(paths)).rows(group.spec.number)
             return in_words(open_finished(group, journaled=journaled), names=names)
-    asked = f"{dataset} × {classifier}"
-    known = [" × ".join(pair) for pair in pairs]
-    is_planned = asked in known
     raise UserError(
-        "none of these runs is trained yet" if is_planned else "there are no such runs",
+        "none of these runs is trained yet",
         file=paths.directory,
         key="dataset, classifier",
-        value=asked,
-        remedy=f"train them: {command('submit', paths.directory)}"
-        if is_planned
-        else nearest(asked, known),
+        value=" × ".join(chosen),
+        remedy=f"train them: {command('submit', paths.directory)}",
     )
 
 
 def _the_one(
-    pairs: Sequence[tuple[str, str]], dataset: str | None, classifier: str | None
+    pairs: Mapping[tuple[str, str], GroupSpec], dataset: str | None, classifier: str | None
 ) -> tuple[str, str]:
-    """Return the only pair of a dataset and a classifier that has the given ones."""
-    fitting = [
-        pair for pair in pairs if dataset in (None, pair[0]) and classifier in (None, pair[1])
-    ]
+    """Return the only pair of a dataset and a classifier that has the given ones.
+
+    Runs with label noise, which are groups of their own, are meant by the classifier's name where
+    it has no others; else they are named beside.
+    """
+    of_dataset = {pair: one for pair, one in pairs.items() if dataset in (None, one.dataset)}
+    fitting = [pair for pair in of_dataset if classifier in (None, pair[1])]
+    alike = [pair for pair, one in of_dataset.items() if classifier == one.classifier]
+    noisy = [pair for pair in alike if pair not in fitting and pairs[pair].method == "none"]
     if len(fitting) == 1:
+        if noisy:
+            warn(f"runs with label noise are apart: {', '.join(map(_call, noisy))}")
         return fitting[0]
-    reason = "there are several: which?" if fitting else "there are no such runs"
-    shown = [f"runs({', '.join(map(toml_value, pair))})" for pair in fitting or pairs]
-    raise UserError(reason, key="dataset, classifier", remedy=f"name one: {some(shown, _SHOWN)}")
+    if not fitting and len(alike) == 1:
+        return alike[0]
+    among = fitting or alike
+    reason = "there are several: which?" if among else "there are no such runs"
+    shown = some([*map(_call, among or pairs)], _SHOWN)
+    raise UserError(reason, key="dataset, classifier", remedy=f"name one: {shown}")
+
+
+def _call(pair: tuple[str, str]) -> str:
+    return f"runs({', '.join(map(toml_value, pair))})"
 
 
 def _tree(paths: SweepPaths, open_one: Callable[..., xr.Dataset]) -> xr.DataTree:

@@ -19,7 +19,7 @@ from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.store.schema import GroupSpec
-from tests.orchestrator.conftest import inside, shared, stored, write
+from tests.orchestrator.conftest import inside, shared, stored, train, write
 
 PLAIN = """
 name    = "noisy"
@@ -146,6 +146,21 @@ def test_it_is_stored_trained_again_and_grows(sweep: Sweep, tmp_path: Path) -> N
     assert inside("export", sweep.directory, "--output", tmp_path / "all.parquet")[0] == 0
     exported = pl.read_parquet(tmp_path / "all.parquet").group_by("perturb_labels").len()
     assert dict(exported.iter_rows()) == dict.fromkeys(("none", "flip:0.3", "pairs:0.3"), 16)
+
+
+def test_runs_with_noise_are_named_beside_others_and_found_alone(
+    sweep: Sweep, tmp_path: Path
+) -> None:
+    with pytest.warns(UserWarning, match=r'runs\("sklearn:wine", "xgb~none~perturb_labels"\)'):
+        runs = sweep.runs("sklearn:wine", "xgb")
+    assert runs.sizes["run"] == 8
+    assert "perturb_labels" not in runs.coords, "those without"
+    alone = GRID.replace('"none", ', "").replace(', "xgb"', "").replace("repeats = 2", "repeats = 1")
+    other = train(write(tmp_path / "alone.toml", alone), tmp_path / "alone")
+    assert {*other.runs("sklearn:wine", "lr-sgd")["perturb_labels"].values.tolist()} == {
+        "flip:0.3",
+        "pairs:0.3",
+    }
 
 
 def test_it_is_an_axis_of_every_answer(sweep: Sweep) -> None:

@@ -22,6 +22,9 @@ Real = NDArray[np.float64]
 SLICE_BYTES = 2**22
 """Memory for the doubles of the runs computed together; a few copies come on top."""
 
+_NORMALISED = 1e-5
+"""The logarithms of probabilities, as stored in float32, sum to 1 within this."""
+
 
 def confidences(part: Part) -> Iterator[Real]:
     """Yield the probability of the predicted class, (sample,), run by run."""
@@ -30,6 +33,10 @@ def confidences(part: Part) -> Iterator[Real]:
             yield np.asarray(expit(np.abs(part.margin[run].astype(np.float64))))
         elif part.confidence is not None:
             yield part.confidence[run].astype(np.float64)
+        elif part.score is not None and part.held_out.probability == "softmax":
+            score = part.score[run].astype(np.float64)
+            logs = score if _is_normalised(score) else log_probabilities(part, run)
+            yield np.exp(logs.max(axis=1))
         else:
             yield np.exp(log_probabilities(part, run).max(axis=1))
 
@@ -93,7 +100,8 @@ def slices(n_runs: int, run_bytes: int) -> Iterator[slice]:
 def log_odds(score: NDArray[np.floating[Any]], *, ovr: bool) -> Real:
     """Return the log odds of each class against all others, log(p / (1 - p)).
 
-    Reordering the other classes' scores changes no bit of a class's odds.
+    Reordering the other classes' scores changes no bit of a class's odds. Where scores are the
+    logarithms of probabilities, equal ones have equal odds, whatever the others are.
 
     Parameters
     ----------
@@ -117,7 +125,12 @@ def _log_odds(score: NDArray[Any], ovr: bool, result: Real) -> None:
     logs = np.empty(n_classes)
     below, above = np.zeros(n_classes + 1), np.zeros(n_classes + 1)
     for run in range(score.shape[0]):
+        alone = not ovr and _is_normalised(score[run])
         for point in range(score.shape[1]):
+            if alone:
+                for k in range(n_classes):
+                    result[run, k, point] = _odds_of(np.float64(score[run, point, k]))
+                continue
             _from_highest(score[run, point], ovr, logs)
             ordered = np.sort(logs)
             for k in range(n_classes):
@@ -133,6 +146,29 @@ def _log_odds(score: NDArray[Any], ovr: bool, result: Real) -> None:
                     result[run, k, point] = -_log_sum(ordered[:-1])
                 else:
                     result[run, k, point] = logs[k] - np.log(below[place] + above[place + 1])
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_normalised(score: NDArray[Any]) -> bool:
+    """Whether a run's scores, (sample, class), are logarithms of probabilities, not logits.
+
+    Renormalising those would give equal probabilities different last digits, which are no ties.
+    """
+    for point in range(score.shape[0]):
+        total = 0.0
+        for k in range(score.shape[1]):
+            total += np.exp(np.float64(score[point, k]))
+        if not abs(total - 1.0) <= _NORMALISED:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _odds_of(log_probability: float) -> float:
+    """Return log(p / (1 - p)) of log(p)."""
+    if log_probability >= 0:
+        return math.inf
+    return log_probability - math.log(-math.expm1(log_probability))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -41,7 +41,7 @@ from manyseed.analysis.questions.intervals import (
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
-from manyseed.analysis.questions.usual import CONTEXT, usual_cells
+from manyseed.analysis.questions.usual import CONTEXT, as_models, usual_cells
 from manyseed.analysis.tables.rows import VARIES, Tables
 
 
@@ -147,7 +147,9 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
-    cells = cells.filter(perturb_hparams="none")  # elsewhere runs differ by more than seeds
+    # elsewhere runs differ by more than seeds
+    compared = as_models(tables.cells.filter(perturb_hparams="none"))
+    cells = compared.join(cells.select("cell"), on="cell", how="semi", maintain_order="left")
     usual, where = usual_cells(tables.cells.filter(perturb_hparams="none"))
     cells = cells.join(usual, on="cell", how="semi", maintain_order="left")
     if cells.height and cells["classifier"].n_unique() == 1:
@@ -254,9 +256,11 @@ def of_few_runs(
     `tables`: as in `spreads`. Returns the spreads, the largest first, classifiers whose runs differ
     too little, and the largest number of test sets.
     """
+    compared = as_models(tables.cells.filter(perturb_hparams="none"))
     usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
-    repeats = tables.repeats.filter(VARIES)
-    repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
+    named = compared.join(usual, on="cell", how="semi").select("cell", "classifier")
+    repeats = tables.repeats.filter(VARIES).drop("classifier")
+    repeats = repeats.join(named, on="cell", maintain_order="left")
     cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
         return [], [], 0
@@ -264,7 +268,9 @@ def of_few_runs(
     alike: list[AlikeRuns] = []
     key = ["cell", "repeat_index"]
     runs = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy")
-    runs = runs.join(repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right")
+    runs = runs.select(*key, "accuracy").join(
+        repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right"
+    )
     for [name], own in runs.group_by("classifier", maintain_order=True):
         values = [part["accuracy"].to_numpy() for part in own.partition_by(key) if part.height > 1]
         free = np.array([part.size - 1.0 for part in values])
@@ -490,8 +496,12 @@ def _of_spread(evidence: Evidence) -> Iterator[Answer]:
             f"{ratio} as much ({sure}; {over})."
         )
     sds = [f"{row.classifier} {fixed(row.sd)}" for row in found.rows]
+    headline = first_ones(sds, lambda text: f"{of}: {text}; {told}{still}.")
+    if sds[-1] not in headline:  # rather two lines than a spread less
+        headline = first_ones(sds, lambda text: f"{of}: {text}{still}.")
+        headline += f"\n{told[0].upper() if told.startswith('which') else told[0]}{told[1:]}."
     yield Answer(
-        first_ones(sds, lambda text: f"{of}: {text}; {told}{still}."),
+        headline,
         evidence=text + alike,
         rows=rows,
         figures=(*figures, "summary"),

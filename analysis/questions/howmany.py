@@ -437,9 +437,13 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     elif enough:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
-        text += "No cell has enough runs for that yet."
+        text += "None of these has enough runs for that yet."
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
+    if bounded.height:
+        sure = _named(bounded, own, "other cells")
+        have_it = "have" if ", " in sure or sure == "other cells" else "has"
+        text += f" So {sure} {have_it} enough in any case."
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
     if untold.height:
         have += (

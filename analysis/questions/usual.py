@@ -59,6 +59,22 @@ def models(own: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def as_models(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the cells of `models`, as if hparams were usual, where configurations are models.
+
+    Else all cells as they are. `cells`: columns cell and those of `AXES`.
+    """
+    if cells.is_empty():
+        return cells
+    known = cells.with_columns(pl.col("classifier").cast(pl.String))
+    parts = known.partition_by("dataset", maintain_order=True)
+    found = pl.concat([models(one.sort("cell")) for one in parts], how="vertical_relaxed")
+    if (found["classifier"] == found[ALONE]).all():
+        return cells
+    usual = pl.lit(REFERENCES["hparams"]).alias("hparams")
+    return found.with_columns(usual).select(cells.columns)
+
+
 def usual_cells(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     """Return the cells whose training data are those of the chosen context, in a column `cell`.
 

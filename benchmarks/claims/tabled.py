@@ -597,7 +597,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Each repeat has enough runs for that (or: too few)",
         "answers",
-        r"enough runs for that|too few runs for that|cells have enough|"
+        r"enough runs for that|too few runs for that|cells have enough|enough in any case|"
         r"^each test set has \{\}",
         0.05,
         "sweeps",

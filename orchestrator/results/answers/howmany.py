@@ -268,7 +268,8 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
         where = f" in {_name(worst)}{on}" if len(groups) > 1 else ""
         return f"For {purpose}: cannot be told yet, at least {least:,} runs{where}."
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
-    return f"For {purpose}: {takes} runs; {_have_enough(groups)}."
+    vary = [one for one in groups if one.answers[0] in varied]  # as `answers` counts them
+    return f"For {purpose}: {takes} runs; {_have_enough(vary)}."
 
 
 def _have_enough(groups: Sequence[GroupAnswers]) -> str:
@@ -286,7 +287,9 @@ def _have_enough(groups: Sequence[GroupAnswers]) -> str:
         return next(iter(found), "not told")
     if len(groups) <= _NAMED and not any("," in name for names in found.values() for name in names):
         return "; ".join(f"{told}: {', '.join(names)}" for told, names in found.items())
-    return f"of {len(groups):,}: " + ", ".join(f"{len(of):,} {told}" for told, of in found.items())
+    return f"of {len(groups):,} that vary: " + ", ".join(
+        f"{len(of):,} {told}" for told, of in found.items()
+    )
 
 
 _NAMED = 6  # groups that a headline names

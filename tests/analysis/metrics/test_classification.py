@@ -81,6 +81,20 @@ def test_more_classes_are_each_against_all_others(n_classes, kind, decimals):
         assert found["log_loss"][k] == pytest.approx(log_loss(y_true[0], p), rel=1e-9)
 
 
+@pytest.mark.parametrize("n_classes", [3, 6])
+def test_equal_probabilities_are_ties_however_the_others_share_the_rest(n_classes):
+    score, y_true, runs = sample(n_classes)
+    votes = np.random.default_rng(5).multinomial(7, np.ones(n_classes) / n_classes, score.shape[:3])
+    p = votes / 7  # as neighbours and trees vote
+    with np.errstate(divide="ignore"):
+        found = runs_of(np.log(p).astype(np.float32), y_true, runs, keep="all")
+    for k in range(N_RUNS):
+        auc = roc_auc_score(y_true[0], p[k, 0], multi_class="ovr", average="macro")
+        assert found["roc_auc"][k] == pytest.approx(auc, rel=1e-13)
+        precision = average_precision_score(y_true[0], p[k, 0], average="macro")
+        assert found["average_precision"][k] == pytest.approx(precision, rel=1e-13)
+
+
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_what_the_confusion_matrix_says(n_classes):
     score, y_true, runs = sample(n_classes)

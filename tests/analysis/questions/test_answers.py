@@ -19,6 +19,7 @@ from manyseed.analysis.questions.classifiers import (
     block,
     critical_difference,
     in_words,
+    of_few_runs,
     spreads,
     standings,
 )
@@ -91,6 +92,29 @@ def test_repeats_with_few_runs_count_for_a_spread_as_in_tables():
     assert other.sd == pytest.approx(math.sqrt(pooled))
     assert other.low < 0.01 < other.high
     assert "over 16 to 40 runs of each on the 1 cell that both have" in said(lacking)["spread"]
+
+
+def test_configurations_are_models_whose_spreads_are_told():
+    tables = planted(
+        datasets=2, classifiers=("a", "b", "c"), sd=of_classifier(a=0.02, b=0.01, c=0.01)
+    )
+    level = pl.when(pl.col("classifier") == "a").then(pl.lit("width=8"))
+    level = level.when(pl.col("classifier") == "b").then(pl.lit("width=64")).otherwise("hparams")
+    name = pl.when(pl.col("classifier") == "c").then(pl.lit("c")).otherwise(pl.lit("net"))
+    of_one = (level.alias("hparams"), name.alias("classifier"))
+    frames = [getattr(tables, name) for name in ("runs", "pairs", "repeats", "cells")]
+    made = Tables(
+        *(one.with_columns(*of_one) if "hparams" in one.columns else one for one in frames)
+    )
+    names = [row.classifier for row in spreads(made).rows]
+    assert names[0] == "net width=8"
+    assert {*names} == {"net width=8", "net width=64", "c"}
+    told = said(made)["spread"]
+    assert "the accuracy of net width=8 varies most" in told
+    few = without(made, pl.col("dataset") != made.cells["dataset"][0])
+    few = Tables(few.runs, few.pairs, few.repeats.group_by("cell").head(1), few.cells)
+    found, _, _ = of_few_runs(few)
+    assert {row.classifier for row in found} == {*names}
 
 
 @pytest.mark.parametrize(
@@ -461,7 +485,7 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     )
     assert few.runs <= 10 < many.runs
     assert "1 of 2 cells have enough runs for that in their repeats." in text
-    assert said(planted(sd=0.05))["enough"].endswith("No cell has enough runs for that yet.")
+    assert said(planted(sd=0.05))["enough"].endswith("None of these has enough runs for that yet.")
     lone = said(planted(sd=0.002))["enough"]
     assert lone.endswith("Each repeat has enough runs for that.")
     one = said(planted(sd=0.02, classifiers=("mlp",)))["enough"]

@@ -360,6 +360,9 @@ def test_of_a_single_classifier_nothing_is_counted_where_little_was_seen():
     assert list(hardpoints.often_wrong(always_wrong([3], n_runs=1))) == []
     both = pl.concat([always_wrong([3]), always_wrong([3], classifier="mlp")])
     assert list(hardpoints.often_wrong(both)) == []
+    # the points of one classifier are not those of another with a single run
+    single = always_wrong([9], n_runs=1, classifier="xgb")
+    assert list(hardpoints.often_wrong(pl.concat([always_wrong([3, 50]), single]))) == []
 
 
 def test_points_that_few_runs_get_wrong_by_chance_are_not_counted():

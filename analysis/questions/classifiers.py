@@ -148,8 +148,8 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
     # elsewhere runs differ by more than seeds
-    compared = as_models(tables.cells.filter(perturb_hparams="none"))
-    cells = compared.join(cells.select("cell"), on="cell", how="semi", maintain_order="left")
+    named = as_models(tables.cells.filter(perturb_hparams="none"))
+    cells = named.join(cells.select("cell"), on="cell", how="semi", maintain_order="left")
     usual, where = usual_cells(tables.cells.filter(perturb_hparams="none"))
     cells = cells.join(usual, on="cell", how="semi", maintain_order="left")
     if cells.height and cells["classifier"].n_unique() == 1:
@@ -256,9 +256,9 @@ def of_few_runs(
     `tables`: as in `spreads`. Returns the spreads, the largest first, classifiers whose runs differ
     too little, and the largest number of test sets.
     """
-    compared = as_models(tables.cells.filter(perturb_hparams="none"))
+    every = as_models(tables.cells.filter(perturb_hparams="none"))
     usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
-    named = compared.join(usual, on="cell", how="semi").select("cell", "classifier")
+    named = every.join(usual, on="cell", how="semi").select("cell", "classifier")
     repeats = tables.repeats.filter(VARIES).drop("classifier")
     repeats = repeats.join(named, on="cell", maintain_order="left")
     cells = repeats.select("cell", "classifier", "dataset").unique()

@@ -441,9 +441,9 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     if bounded.height:
-        sure = _named(bounded, own, "other cells")
-        have_it = "have" if ", " in sure or sure == "other cells" else "has"
-        text += f" So {sure} {have_it} enough in any case."
+        who = _named(bounded, own, "other cells")
+        have_it = "have" if ", " in who or who == "other cells" else "has"
+        text += f" So {who} {have_it} enough in any case."
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
     if untold.height:
         have += (

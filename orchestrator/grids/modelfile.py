@@ -317,11 +317,31 @@ def seed_loop(script: Path, data: str = "DATA") -> list[str]:
     out = next((name for name, word in words.items() if word in _OF_OUTPUT), "out")
     given = [f"--{name} {data}" for name, word in words.items() if word in _OF_DATA]
     start = PROGRAMS.get(script.suffix, "./") + str(script)
-    line = " ".join([start, *given, f"--{seed} $s --{out} preds/seed-$s.npz"])
+    line = " ".join([start, *given, f"--{seed} $s --{out} preds/seed-$s{_suffix(script, out)}"])
     return [
         f"mkdir preds; for s in $(seq 20); do {line}; done",
         command("import", "preds", "--out", f"{script.stem}-sweep"),
     ]
+
+
+_WRITTEN = {"to_csv": ".csv", "to_parquet": ".parquet", "savez_compressed": ".npz", "savez": ".npz"}
+
+
+def _suffix(script: Path, out: str) -> str:
+    """Return the suffix of what a script writes: by its option's default, or what it calls."""
+    calls = [
+        node
+        for node in ast.walk(ast.Module(_statements(script, str(script)), []))
+        if isinstance(node, ast.Call)
+    ] * (script.suffix == ".py")
+    for call in calls:
+        words = [each.value for each in call.args if isinstance(each, ast.Constant)]
+        given = {each.arg: each.value for each in call.keywords}.get("default")
+        value = str(given.value) if isinstance(given, ast.Constant) else ""
+        if f"--{out}" in words and Path(value).suffix:
+            return Path(value).suffix
+    names = {getattr(call.func, "attr", "") for call in calls}
+    return next((suffix for name, suffix in _WRITTEN.items() if name in names), ".npz")
 
 
 def _script(line: str) -> Path | None:

@@ -1560,6 +1560,11 @@ def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: 
     assert code == 0
     assert loop.replace("DATA", "sklearn:wine") in said
     assert "manyseed import preds --out train-sweep" in said
+    # the suffix is that of the files which the script writes
+    text = (here / "train.py").read_text()
+    for line in ("def f(t, o): t.to_csv(o)\n", "p.add_argument('--output', default='p.csv')\n"):
+        (here / "train.py").write_text(text.replace("p.parse", f"{line}p.parse"))
+        assert loop.replace(".npz", ".csv") in inside("init", "train.py")[1]
 
 
 def test_a_script_that_ignores_its_seed_is_told_at_once(here: Path) -> None:

@@ -376,7 +376,10 @@ class Resolver:
         if any(self._takes(each, hparams_of, axes) for each in self.pairs.values()):
             rule = toml_value({by: names[by], axis: value})
             other = "or " if remedies else ""
-            remedies.append(f"{other}leave these runs out: exclude = [{rule}]")
+            usual = ""
+            if value == GRID and axis == "hparams" and self._asks_grids_alone(where):
+                usual = f'train its usual hparams: hparams = ["default", "{GRID}"], and '
+            remedies.append(f"{other}{usual}leave these runs out: exclude = [{rule}]")
         return refused(
             error,
             file=self._path,
@@ -384,6 +387,11 @@ class Resolver:
             value=value,
             remedy="\n  ".join(remedies) or None,
         )
+
+    def _asks_grids_alone(self, where: str) -> bool:
+        """Whether leaving out a classifier's hparam grid would leave it out of a [[grid]]."""
+        number = re.fullmatch(r"grid\[([0-9]+)\]", where)
+        return number is not None and [*self._sweep.grid[int(number[1])].hparams] == [GRID]
 
     def _takes(self, pair: Pair, hparams_of: str, axes: Mapping[str, Any]) -> bool:
         """Return whether a combination can be resolved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,7 @@ from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.planning import plan_change
+from tests.orchestrator.conftest import write
 
 HERE = Path("sweep.toml")
 GRID = {
@@ -276,3 +278,19 @@ def test_each_configuration_is_priced_by_itself(tmp_path):
     assert (group["cells"], group["fits"]) == (4, 400)
     assert group["core_hours"] == pytest.approx(200 * (narrow + wide) / 3600)
     assert group["longest_seconds"] == wide
+
+
+def test_a_classifier_without_a_grid_stands_beside_one_with(tmp_path: Path) -> None:
+    text = (
+        'name = "beside"\nseed = 1\nrepeats = 1\nruns = 2\n\n[[grid]]\ndataset = ["sklearn:wine"]\n'
+        'classifier = ["mlp", "xgb"]\nhparams = ["grid"]\n\n'
+        "[classifier.mlp]\nepochs = 1\ngrid = { lr = [0.001, 0.01] }\n"
+    )
+    with pytest.raises(UserError) as refused:
+        plan_change(write(tmp_path / "beside.toml", text), tmp_path / "out")
+    remedy = str(refused.value).splitlines()[-1]
+    hparams, rule = re.findall(r"(\[.*?\])(?:,|$)", remedy.replace(" }]", "}]"))
+    mended = text.replace('hparams = ["grid"]', f"hparams = {hparams}\nexclude = {rule}")
+    cells = plan_change(write(tmp_path / "beside.toml", mended), tmp_path / "out").cells
+    held = cells.group_by("classifier").len().sort("classifier").rows()
+    assert [(str(name), n) for name, n in held] == [("mlp", 3), ("xgb", 1)]

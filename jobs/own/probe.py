@@ -201,10 +201,8 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             )
         if seconds > _SHORT_SECONDS or not is_doubtful:
             break
-    startup, (least, most), times = 0.0, _PART_SECONDS, _MORE_IN_PYTHON
-    if own.form == "command":
-        least, most, times = 0.0, _LONG_SECONDS / _MORE, _MORE
-    if least <= seconds < most:
+    startup = 0.0
+    if times := _times_as_many(seconds, is_command=own.form == "command"):
         more = _rows(request, has_labels=has_labels, times=times)
         with suppress(_Wrong):  # such as by its timeout
             startup = _startup(seconds, len(rows.y), predict(1, more)[2], len(more.y))
@@ -217,6 +215,18 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         )
     seconds, startup = scale * seconds, scale * startup
     return replace(findings, seconds=seconds, notes=tuple(notes), startup=startup)
+
+
+def _times_as_many(seconds: float, *, is_command: bool) -> int:
+    """Return how many times as many rows the fit has that tells the fixed part; 0 for none.
+
+    The imports of a command take seconds on a loaded machine, so that fewer rows must do.
+    """
+    if not is_command:
+        least, most = _PART_SECONDS
+        return _MORE_IN_PYTHON if least <= seconds < most else 0
+    times = min(_MORE, int(_LONG_SECONDS / max(seconds, 0.1)))
+    return times if times >= _MORE_IN_PYTHON else 0
 
 
 def _startup(seconds: float, rows: int, longer: float, more: int) -> float:

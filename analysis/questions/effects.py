@@ -28,7 +28,7 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.questions.question import Answer, Evidence, first_ones
+from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
 from manyseed.analysis.tables.rows import (
     PAIR,
     RUN,
@@ -416,18 +416,31 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
         count = f"{moved.height:,} of {tested.height:,} comparisons"
     by_size = "the largest estimates:" if moved.height > 1 else "it is"
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
-    levels: dict[str, str] = {}
+    levels: dict[str, list[str]] = {}
     for row in order.iter_rows(named=True):
         level = f"{row['axis']} {row['level']}".replace("_", " ")
-        levels.setdefault(level, f"{level} ({row['classifier']} {signed(row['difference'])})")
-    what = f"Matters for {name.removeprefix('local ')}"
+        levels.setdefault(level, []).append(f"{row['classifier']} {signed(row['difference'])}")
     yield Answer(
-        first_ones([*levels.values()], lambda text: f"{what}: {text}.", most=2),
+        _matters(f"Matters for {name.removeprefix('local ')}", levels),
         evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
         f"{by_size} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         rows=known.to_dicts(),
         figures=("effects",),
     )
+
+
+def _matters(what: str, levels: Mapping[str, Sequence[str]]) -> str:
+    """Return a headline with the classifiers that each level moves: one line, or one a level."""
+    each = [f"{level} ({', '.join(moved)})" for level, moved in levels.items()]
+    whole = f"{what}: {', '.join(each)}."
+    if shortest([whole, ""]):
+        return whole
+    lines = [
+        first_ones(moved, f"{'Also' if n else f'{what}:'} {level} ({{}}).".format)
+        for n, (level, moved) in enumerate([*levels.items()][:LISTED])
+    ]
+    more = len(levels) - len(lines)
+    return "\n".join([*lines, *([f"So do {counted(more, 'other level')}."] if more else [])])
 
 
 def _effect(row: Mapping[str, Any]) -> str:

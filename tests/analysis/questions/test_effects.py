@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from manyseed.analysis.axes import AXES, LATER
-from manyseed.analysis.questions.effects import EFFECTS, OF_PAIRS, effects
+from manyseed.analysis.questions.effects import EFFECTS, OF_PAIRS, _matters, effects
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, clustered, holm, t_interval
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.samples import sweep
@@ -405,3 +405,17 @@ def test_t_interval_of_scipy():
     low, high, p = t_interval(*one, 0.9)
     assert (low[0], high[0]) == pytest.approx(stats.t.interval(0.9, 3, values.mean(), error))
     assert p[0] == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+
+
+def test_a_headline_names_every_classifier_that_a_level_moves():
+    of_two = {"flip 0.2": ["mlp −0.09", "xgb −0.07"], "flip 0.1": ["mlp −0.04"]}
+    assert _matters("Matters for accuracy", of_two) == (
+        "Matters for accuracy: flip 0.2 (mlp −0.09, xgb −0.07), flip 0.1 (mlp −0.04)."
+    )
+    names = [f"net{n} −0.1" for n in range(6)]
+    many = _matters("Matters for accuracy", {f"flip 0.{n}": names for n in range(1, 6)})
+    lines = many.splitlines()
+    assert lines[0] == f"Matters for accuracy: flip 0.1 ({', '.join(names)})."
+    assert lines[1].startswith("Also flip 0.2 (net0 −0.1, ")
+    assert lines[3:] == ["So do 2 other levels."]
+    assert max(len(line.split()) for line in lines) <= 20

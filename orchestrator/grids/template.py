@@ -230,9 +230,13 @@ def _alone(data: FirstData) -> str:
 
 
 def _noted(data: FirstData) -> list[str]:
-    """Return the notes on columns that may not be what they seem, as the plan has them."""
-    columns = replace(data.info, class_names=(), class_counts=(), columns=_as_written(data))
-    return [*data.notes, *data_notes(columns)]
+    """Return the notes on columns and classes that may not be what they seem, as the plan has them.
+
+    Images have others in the file alone.
+    """
+    written = replace(data.info, columns=_as_written(data))
+    columns = replace(written, class_names=(), class_counts=())
+    return [*data.notes, *data_notes(columns if data.info.image else written)]
 
 
 def _as_written(data: FirstData) -> tuple[ColumnInfo, ...]:

@@ -294,7 +294,8 @@ def _imported(
     is_one_named = bool(classifiers) or (pattern is not None and "classifier" in pattern.parts)
     for names in dict.fromkeys(of for _, of in named):
         of_names = [one for one, of in named if of == names and isinstance(one, Path)]
-        require_like_settings(of_names, is_named=is_one_named)
+        form = classifier if are_set and classifier else ""
+        require_like_settings(of_names, is_named=is_one_named, form=form)
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
     if beside and not holds_runs(beside[0], key):

@@ -8,8 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
+from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.filenames import RUNS
 from manyseed.orchestrator.importing.predictions import Names
 
@@ -137,6 +139,30 @@ def with_seeds(
         return found
     warn(f"Runs are numbered by {key} in the settings beside the files, not by their paths.")
     return changed
+
+
+def tell_without_predictions(folder: Path, files: Sequence[Path]) -> None:
+    """Say which folders of jobs, beside those of files, have settings but no predictions."""
+    jobs = {job for file in files if (job := _job(file)) is not None}
+    held = {parent for file in files for parent in file.absolute().parents}
+    above = {job.parent for job in jobs if folder.absolute() in job.parents}
+    every = [one for parent in above for one in parent.iterdir() if one.is_dir()]
+    lacking = [
+        one for one in every if one not in held and any((one / of).is_file() for of in _FILES)
+    ]
+    if lacking:
+        lacking.sort(key=lambda one: by_numbers(str(one)))
+        names = [str(one.relative_to(folder.absolute())) for one in lacking]
+        warn(f"{folder}: no predictions beside the settings of {some(names, _SHOWN)}. Did it fail?")
+
+
+_SHOWN = 5
+
+
+def _job(file: Path) -> Path | None:
+    """Return the folder that holds the nearest settings above a file."""
+    above = [*file.absolute().parents][:_ABOVE]
+    return next((one for one in above if any((one / of).is_file() for of in _FILES)), None)
 
 
 _SEED = re.compile(

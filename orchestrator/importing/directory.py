@@ -157,8 +157,7 @@ class Doubts:
         if self._source.keep != "none" or np.count_nonzero(label != truth) >= _UNLIKELY:
             mine = self._source.dataset, self._source.classifier, group
             at, file = self._source.places[position], self._source.files[position]
-            below = f"{file.parent.name}/{file.name}"
-            own = at, at if below in at else at.replace(file.name, below)
+            own = at, at if "/" in at else at.replace(file.name, f"{file.parent.name}/{file.name}")
             whose, place = self._seen.elsewhere.setdefault(digest.digest(), (mine, own))
             if whose != mine:
                 self._again.append((own, place, whose[1]))

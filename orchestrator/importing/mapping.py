@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from manyseed.jobs.checks import quoted
-from manyseed.jobs.datasets.columns import is_number
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -35,6 +33,7 @@ from manyseed.orchestrator.importing.filenames import (
 )
 from manyseed.orchestrator.importing.frames import read_by
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
+from manyseed.orchestrator.importing.scored import PREDICTED, by_place, kind_of_scores, of_predicted
 
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
@@ -149,11 +148,6 @@ def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path, meant: Mapping
     raise UserError(what, file=file, key=theirs, remedy=remedy)
 
 
-_PREDICTED = re.compile(
-    r"arr_0|outputs?|((y|test|val)_?)?(pred(ict(ed|ions?))?s?|hat|scores?|proba?s?|probabilit(y|ies)"
-    r"|softmax|logits?)(_?(labels?|class(es)?|proba?s?|probabilities|scores?|test))?",
-    re.IGNORECASE,
-)
 _ENTRIES_MEANT = {
     "y_true": r"arr_1|label_ids|y"
     r"|y_?(test|val|labels?|targets?)|((true|test|val)_?)?(labels?|targets?|truth)"
@@ -178,7 +172,7 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
     own_names = {*_ENTRIES_MEANT, *ATTRIBUTES}
     left = [name for name in kinds if name not in {*pairs.values(), *own_names}]
     if not {"scores", "logits", "labels"} & {*left}:
-        named = [name for name in left if _PREDICTED.fullmatch(name)]
+        named = [name for name in left if PREDICTED.fullmatch(name)]
         of_numbers = [
             name for name in left if kinds[name] in [*"fiu"] and not RIGHT.fullmatch(name)
         ]
@@ -252,9 +246,9 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
         for form in forms:
             of_classes = [form.replace(CLASS, one) for one in classes]
             if {*of_classes} <= {*frame.columns} and _are_scores(frame[of_classes], classes):
-                whole[form] = _kind_of_scores(frame[of_classes])
+                whole[form] = kind_of_scores(frame[of_classes])
         if not whole:
-            whole = _by_place(frame, classes, given)
+            whole = by_place(frame, classes, given)
         if whole:
             form = next(iter(whole))
             several = [one for one, kind in whole.items() if kind == whole[form]]
@@ -269,10 +263,10 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
                 del found["prediction"]
                 found |= of_two
         elif not whole and {"confidence", "logits", "prediction"}.isdisjoint(said):
-            found |= _of_predicted(frame, given, classes)
+            found |= of_predicted(frame, given, classes)
     elif "logits" not in said and "confidence" not in said and (form := _form_of_classes(frame)):
         columns = [name for name in frame.columns if frame[name].dtype.is_float()]
-        found[_kind_of_scores(frame[columns])] = form
+        found[kind_of_scores(frame[columns])] = form
         if found.get("prediction") == "NAME":
             del found["prediction"]
     others = [name for name in frame.columns if name not in given.values()]
@@ -324,49 +318,6 @@ def _form_of_classes(frame: pl.DataFrame) -> str:
     return f"{start}{CLASS}{end}" if start + end and all(classes) else ""
 
 
-_NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
-
-
-def classes_in_place(found: Mapping[str, str], truth: pl.Series) -> dict[str, str]:
-    """Return columns of scores of classes 0 to k - 1 as those of the k true classes, in order.
-
-    These are 1 to k, or words; else the columns are as they were. `found`: each column's class.
-    """
-    classes = in_order(map(str, truth.drop_nulls().unique()))
-    n = len(classes)
-    if {*found.values()} != {*map(str, range(n))} or n < 2:
-        return dict(found)
-    are_from_one = [*classes] == [str(number + 1) for number in range(n)]
-    if not are_from_one and any(map(is_number, classes)):
-        return dict(found)
-    return {name: classes[int(number)] for name, number in found.items()}
-
-
-def _by_place(
-    frame: pl.DataFrame, classes: Sequence[str], given: Mapping[str, str]
-) -> dict[str, str]:
-    """Return what columns of scores are whose numbers are places of classes, by their form.
-
-    Where predicted classes are given, they must be those of the largest score.
-    """
-    forms: dict[str, dict[str, str]] = {}
-    for name in frame.columns:
-        match = _NUMBERED.fullmatch(name)
-        if match and _PREDICTED.fullmatch(match[1].strip("_-. ")) and frame[name].dtype.is_float():
-            forms.setdefault(f"{match[1]}{CLASS}{match[3]}", {})[name] = match[2]
-    whole: dict[str, str] = {}
-    for form, found in forms.items():
-        named = classes_in_place(found, frame[given["truth"]])
-        if {*named.values()} != {*classes}:
-            continue
-        best = np.array([*named.values()])[frame[[*named]].to_numpy().argmax(axis=1)]
-        predicted = given["prediction"]
-        if predicted in frame.columns and [*frame[predicted].cast(pl.String)] != [*best]:
-            continue
-        whole[form] = _kind_of_scores(frame[[*named]])
-    return whole
-
-
 def _are_scores(values: pl.DataFrame, classes: Sequence[str]) -> bool:
     """Return whether columns of a class each may be scores, not labels, nor runs' of one class."""
     if _are_labels(values, classes):
@@ -383,13 +334,6 @@ def _are_labels(values: pl.DataFrame, classes: Sequence[str]) -> bool:
     if not all(is_id(column) and {*column.cast(pl.String)} <= {*classes} for column in columns):
         return False
     return pl.String in values.dtypes or not (values.sum_horizontal() == 1).all()
-
-
-def _kind_of_scores(values: pl.DataFrame) -> str:
-    """Return whether columns of a class each seem to be logits, or else confidences."""
-    are_numbers = all(dtype.is_numeric() for dtype in values.dtypes)
-    is_some_negative = are_numbers and any((values[name] < 0).any() for name in values.columns)
-    return "logits" if is_some_negative else "confidence"
 
 
 def _of_classes(frame: pl.DataFrame, truth: str, names: Sequence[str]) -> str:
@@ -472,33 +416,11 @@ def _of_second(frame: pl.DataFrame, classes: Sequence[str], names: Sequence[str]
     ]
     if len(classes) != 2 or not held:
         return {}
-    named = [name for name in held if _PREDICTED.fullmatch(name)] or held
+    named = [name for name in held if PREDICTED.fullmatch(name)] or held
     form = named[0] if len(named) == 1 else _form_of_runs(named) or form_of_models(named)
     ordered = in_order(classes)
     ends = [one for one in ordered if re.search(rf"(^|[\W_]|^p){re.escape(one)}$", form, re.I)]
     return {f"{CONFIDENCE}{(ends or ordered[1:])[0]}": form} if form else {}
-
-
-def _of_predicted(
-    frame: pl.DataFrame, given: Mapping[str, str], classes: Sequence[str]
-) -> dict[str, str]:
-    """Return the one column that is the probability of one of two classes, as predictions show."""
-    if len(classes) != 2 or given["prediction"] not in frame.columns:
-        return {}
-    label = frame[given["prediction"]].cast(pl.String)
-    found: dict[str, str] = {}
-    for name in frame.columns:
-        p = frame[name]
-        if not p.dtype.is_float() or name in ATTRIBUTES or not p.is_between(0, 1).all():
-            continue
-        sure = p != 0.5
-        high, low = label.filter(sure & (p > 0.5)), label.filter(sure & (p < 0.5))
-        if high.n_unique() == low.n_unique() == 1 and high[0] != low[0] and high[0] in classes:
-            found[name] = str(high[0])
-    if len(found) != 1:
-        return {}
-    ((name, one),) = found.items()
-    return {f"{CONFIDENCE}{one}": name}
 
 
 def is_id(values: pl.Series) -> bool:

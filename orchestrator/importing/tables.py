@@ -35,7 +35,6 @@ from manyseed.orchestrator.importing.mapping import (
     NAMES,
     Columns,
     Values,
-    classes_in_place,
     is_text,
     meant_columns,
     numbers_in,
@@ -53,6 +52,7 @@ from manyseed.orchestrator.importing.predictions import (
     shown_below,
 )
 from manyseed.orchestrator.importing.rows import NEEDED, OTHERS, OWN, part_of
+from manyseed.orchestrator.importing.scored import classes_in_place
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     most_probable,

@@ -16,8 +16,8 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.importing.conversion import FORMATS, is_folder, spread
 from manyseed.orchestrator.importing.filenames import common_name
 from manyseed.orchestrator.importing.matching import ELSEWHERE, imported_plan
-from manyseed.orchestrator.importing.patterns import Pattern
-from manyseed.orchestrator.importing.predictions import TRUTHS, left_out
+from manyseed.orchestrator.importing.patterns import Pattern, without_excluded
+from manyseed.orchestrator.importing.predictions import TRUTHS, left_out, shown_below
 from manyseed.orchestrator.importing.truths import one_truth
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
@@ -44,6 +44,8 @@ def typed(
         if options[name] and name not in meant:
             pairs = (f"{ours}={theirs}" for ours, theirs in options[name].items())
             words += [f"--{name}", ",".join(pairs)]
+    if options.get("exclude"):
+        words += ["--exclude", ",".join(options["exclude"])]
     if options["probabilities"]:
         words.append("--probabilities")
     start = command("import", *([into] if into else []))
@@ -140,36 +142,38 @@ def _without(
         return ""
     with told_by(lambda _: None), suppress(ManyseedError, OSError):
         found: UserError | None = error
-        kept, options = _each(files, options)
-        most, left = (len(kept) - 1) // 2, list[Path]()
+        each, of_each = _each(files, options)
+        each = without_excluded(each, options.get("exclude") or ())
+        names, left = shown_below(each), list[Path]()
+        kept, given = each, {**of_each, "exclude": None}
+        most, is_long = (len(each) - 1) // 2, len(each) > _MOST_NAMED
         if not isinstance(error, Spoilt):
-            found = _tried(kept, directory, options)
+            found = _tried(kept, directory, given)
         while found is not None and not isinstance(found, Unread):
             several = found.files if isinstance(found, Spoilt) else []
             faulty = several or [Path(str(found.file))]
             most += len(several)  # of which nothing can be read
-            if (
-                not {*faulty} <= {*kept}
-                or len(left) + len(faulty) > most
-                or len(faulty) == len(kept)
-            ):
+            if not {*faulty} <= {*each} - {*left} or len(left) + len(faulty) > most:
                 return ""
             left += faulty
-            kept = [one for one in kept if one not in faulty]
-            found = _tried(kept, directory, options)
+            kept = [one for one in each if one not in left]
+            if not kept:
+                return ""
+            if is_long:
+                excluded = [*(options.get("exclude") or ()), *(names[one] for one in left)]
+                kept, given = [*files], {**options, "exclude": excluded}
+            found = _tried(kept, directory, given)
+        options = given
         meant = found.options if found is not None else {}
         if not left or {"NAME", "FILE"} & {str(one) for one in meant.values()}:
             return ""
         it = "it" if len(left) == 1 else some([one.name for one in left], _MOST_SHOWN)
-        if len(kept) > _MOST_NAMED:
-            moved = (shlex.join(["mv", str(one), f"{one}.left-out"]) for one in left)
-            return f"to leave {it} out: {'; '.join(moved)}, and import again"
-        given = found.given if found is not None else ""
-        return f"to leave {it} out: {typed(kept, out, options, meant, into)}{given}".strip()
+        more = found.given if found is not None else ""
+        return f"to leave {it} out: {typed(kept, out, options, meant, into)}{more}".strip()
     return ""
 
 
-_MOST_NAMED = 40  # files in a command
+_MOST_NAMED = 8  # files in a command
 
 
 def _each(

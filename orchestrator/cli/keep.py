@@ -309,8 +309,9 @@ def export(
 @takes(
     "importing:import_predictions",
     *("out", "dataset", "classifier", "truth", "runs", "probability", "probabilities"),
-    *("columns", "key", "name"),
+    *("columns", "key", "name", "exclude"),
     name={"metavar": "PATTERN"},
+    exclude={"metavar": "PATTERN"},
     truth={"metavar": "FILE"},
     runs={"metavar": "TABLE"},
     probability={"metavar": "softmax|ovr|none"},

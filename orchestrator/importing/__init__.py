@@ -39,7 +39,7 @@ from manyseed.orchestrator.importing.filenames import (
     require_one_kind,
 )
 from manyseed.orchestrator.importing.frames import TABLES
-from manyseed.orchestrator.importing.lacking import without_names
+from manyseed.orchestrator.importing.lacking import tell_lacking_runs, without_names
 from manyseed.orchestrator.importing.mapping import NAMES
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
@@ -52,12 +52,13 @@ from manyseed.orchestrator.importing.matching import (
 from manyseed.orchestrator.importing.meaning import all_meant
 from manyseed.orchestrator.importing.models import names_models
 from manyseed.orchestrator.importing.opening import arrays_of, each_read, tables_of
-from manyseed.orchestrator.importing.patterns import Pattern
+from manyseed.orchestrator.importing.patterns import Pattern, without_excluded
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
     Names,
     left_out,
+    placed_below,
     prediction_file,
     require_once,
     unreadable,
@@ -67,6 +68,7 @@ from manyseed.orchestrator.importing.settings import (
     named_by_settings,
     names_settings,
     require_like_settings,
+    tell_without_predictions,
     with_seeds,
 )
 from manyseed.orchestrator.importing.truths import (
@@ -107,6 +109,7 @@ def import_predictions(
     columns: Mapping[str, str] | None = None,
     key: Mapping[str, str] | None = None,
     name: str | None = None,
+    exclude: Sequence[str] | None = None,
     adding: bool = False,
     tried: bool = False,
 ) -> ImportSeen:
@@ -148,6 +151,8 @@ def import_predictions(
         What the paths of files say: ``{classifier}/seed-{run}.csv``, with any of dataset,
         classifier, repeat, run, hparams and others; ``*`` for anything. Folders are then searched
         at any depth for files that match.
+    exclude : sequence of str
+        Files to leave out, by the ends of their paths: ``vit/seed-6.npy``; ``*`` for anything.
     adding : bool
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
@@ -177,6 +182,7 @@ def import_predictions(
         "columns": columns,
         "key": key,
         "name": name,
+        "exclude": exclude,
         "adding": adding,
     }
     try:
@@ -213,6 +219,7 @@ def _imported(
     columns: Mapping[str, str] | None,
     key: Mapping[str, str] | None,
     name: str | None,
+    exclude: Sequence[str] | None,
     adding: bool,
     tried: bool = False,
 ) -> ImportSeen:
@@ -251,6 +258,7 @@ def _imported(
         but = [*truths, *(Path(one) for one in own if one)]
         files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
     files = left_out([one for file in files for one in spread(file, truths)], own)
+    files = without_excluded(files, exclude or ())
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -294,7 +302,8 @@ def _imported(
     is_one_named = bool(classifiers) or (pattern is not None and "classifier" in pattern.parts)
     for names in dict.fromkeys(of for _, of in named):
         of_names = [one for one, of in named if of == names and isinstance(one, Path)]
-        require_like_settings(of_names, is_named=is_one_named)
+        form = classifier if are_set and classifier else ""
+        require_like_settings(of_names, is_named=is_one_named, form=form)
     files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     beside = [] if truth or pattern else truth_among([file for file in files if file.exists()])
     if beside and not holds_runs(beside[0], key):
@@ -367,6 +376,8 @@ def _imported(
                 probabilities=probabilities,
             )
         sources = [prediction_file(each, asked) for each in entries]
+        if kind == "arrays":
+            sources = placed_below(sources, files)
         write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
         if are_joined:
@@ -386,6 +397,10 @@ def _imported(
             if adding:
                 require_addable(sources, directory)
             return ImportSeen()
+        if not adding:
+            tell_lacking_runs(sources)
+            if folder is not None and pattern is not None:
+                tell_without_predictions(folder, files)
         return write(sources, directory)
 
 

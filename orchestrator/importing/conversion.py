@@ -44,6 +44,12 @@ _SPLIT = (
     "write_parquet(f.with_suffix('.parquet')) for f in {files} for d in [json.load(open(f))]]"
 )
 """Of JSON with keys columns and data: as Weights & Biases and pandas write tables."""
+_RUNS = (
+    "import json, polars as pl; [pl.DataFrame([{{{{k: {{{{**d, **r}}}}[k] for k in {keys}}}}} "
+    "for r in d[{runs!r}]]).explode({lists}).write_parquet(f.with_suffix('.parquet')) "
+    "for f in {{files}} for d in [json.load(open(f))]]"
+)
+"""Of JSON with a list of runs, each with lists of its test points."""
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill")
 _MOST_BYTES = 2**26
 _WORDS = {
@@ -58,7 +64,9 @@ def conversion(file: Path, folder: Path | None = None) -> str:
     suffix = file.suffix.lower()
     if suffix not in _LINES:
         return next((how for of, how in _WORDS.items() if suffix in of), "")
-    form = _SPLIT if suffix == ".json" and _is_split(file) else _LINES[suffix]
+    form = _LINES[suffix]
+    if suffix == ".json":
+        form = _SPLIT if _is_split(file) else _of_runs(file) or form
     kind = "".join(file.suffixes[-2:]) if file.name.endswith(".table.json") else file.suffix
     path = f"Path({str(folder or file)!r})"
     files = f"[{path}]" if folder is None else f"{path}.rglob({f'*{kind}'!r})"
@@ -78,6 +86,26 @@ def _is_split(file: Path) -> bool:
             held = json.loads(file.read_bytes())
             return isinstance(held, dict) and {"columns", "data"} <= {*held}
     return file.name.endswith(".table.json")
+
+
+def _of_runs(file: Path) -> str:
+    """Return how to read a file of JSON with a list of runs; "" if it is none."""
+    held: Any = None
+    with suppress(OSError, ValueError, RecursionError):
+        if file.stat().st_size <= _MOST_BYTES:
+            held = json.loads(file.read_bytes())
+    for runs, listed in held.items() if isinstance(held, dict) else ():
+        if not (isinstance(listed, list) and listed and all(isinstance(r, dict) for r in listed)):
+            continue
+        every = [{**held, **one} for one in listed]
+        keys = [key for key in every[0] if key != runs and all(key in one for one in every)]
+        plain = [key for key in keys if isinstance(every[0][key], str | int | float)]
+        lists = [key for key in keys if isinstance(every[0][key], list)]
+        n = max((len(every[0][key]) for key in lists), default=0)
+        lists = [key for key in lists if len(every[0][key]) == n]
+        if n > 1 and all(len({len(one[key]) for key in lists}) == 1 for one in every):
+            return _RUNS.format(keys=[*plain, *lists], runs=runs, lists=lists)
+    return ""
 
 
 def is_folder(file: Any) -> bool:

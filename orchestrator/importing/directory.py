@@ -23,6 +23,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import Spoilt, UserError
 from manyseed.orchestrator.importing.classes import require_shared
+from manyseed.orchestrator.importing.frames import TABLES
 from manyseed.orchestrator.importing.orders import (
     FEWEST_KEPT,
     Order,
@@ -156,7 +157,7 @@ class Doubts:
         if self._source.keep != "none" or np.count_nonzero(label != truth) >= _UNLIKELY:
             mine = self._source.dataset, self._source.classifier, group
             at, file = self._source.places[position], self._source.files[position]
-            own = at, at.replace(file.name, f"{file.parent.name}/{file.name}")
+            own = at, at if "/" in at else at.replace(file.name, f"{file.parent.name}/{file.name}")
             whose, place = self._seen.elsewhere.setdefault(digest.digest(), (mine, own))
             if whose != mine:
                 self._again.append((own, place, whose[1]))
@@ -181,7 +182,10 @@ class Doubts:
         self._tell_apart(self._tell_order_or_sign())
 
     def _warn(self, what: str) -> None:
-        self._seen.told.append(f"{self._source.file.name}: {what}")
+        files = self._source.files
+        are_alike = len(files) > 1 and len({file.name for file in files}) == 1
+        own = self._source.classifier if are_alike else self._source.file.name
+        self._seen.told.append(f"{own}: {what}")
         warn(self._seen.told[-1])
 
     def _tell_same(self) -> None:
@@ -318,11 +322,13 @@ class Doubts:
             if found and not {positions[at - n] for at in found} <= told:
                 places = some([self._source.places[positions[at - n]] for at in found], _SHOWN)
                 disagrees, its = ("disagrees", "its") if len(found) == 1 else ("disagree", "their")
+                is_table = self._source.file.suffix in TABLES
+                ids = "Ids of rows (row_id)" if is_table else "Names of points (test_index)"
                 others = "runs that are there" if n >= FEWEST_KEPT else "others"
                 self._warn(
                     f"{places} {disagrees} with the {others} {times:.1f} times as often as these "
-                    f"do among themselves, as if {its} points were in another order. Ids of rows "
-                    "(row_id) would put them right."
+                    f"do among themselves, as if {its} points were in another order. {ids} would "
+                    "put them right."
                 )
             wrong = (every != truth).sum(axis=1)
             same = [self._source.places[positions[at]] for at in np.flatnonzero(wrong[n:] == 0)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.counts import some
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, shell_word
 from manyseed.orchestrator.importing.frames import TABLES, read_frame
 from manyseed.orchestrator.importing.models import entry_names
+from manyseed.orchestrator.importing.predictions import PredictionFile
 
 _SHOWN = 10  # columns in a message
 _OURS = ("scores", "logits", "prediction", "row_id", "run", "repeat", "fold")
@@ -90,6 +92,29 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
             "fold are sorted, or there are several repeats; add one, such as row_id, with the "
             "index of each row's point in the data set, and repeat this command"
         )
+
+
+def tell_lacking_runs(sources: Sequence[PredictionFile]) -> None:
+    """Say which classifiers lack runs, by number, that others of a data set have."""
+    of_each = {
+        (one.dataset, one.classifier): {*one.runs.select("repeat", "run").rows()}
+        for one in sources
+        if one.numbered
+    }
+    for dataset in dict.fromkeys(dataset for dataset, _ in of_each):
+        own = {name: runs for (of, name), runs in of_each.items() if of == dataset}
+        every = set().union(*own.values())
+        for name, runs in own.items():
+            missing = sorted(every - runs)
+            if not missing or 2 * len(missing) >= len(every):
+                continue
+            has = [other for other, theirs in own.items() if {*missing} <= theirs]
+            numbers = some([str(run) for _, run in missing], _SHOWN)
+            warn(
+                f"{name} lacks {'run' if len(missing) == 1 else 'runs'} {numbers}, which "
+                f"{some(has or [other for other in own if other != name], 3)} "
+                f"{'has' if len(has or own) == 1 else 'have'}. Did it fail?"
+            )
 
 
 _MEASURE = re.compile(

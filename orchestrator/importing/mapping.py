@@ -33,6 +33,7 @@ from manyseed.orchestrator.importing.filenames import (
 )
 from manyseed.orchestrator.importing.frames import read_by
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
+from manyseed.orchestrator.importing.scored import PREDICTED, by_place, kind_of_scores, of_predicted
 
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
@@ -147,11 +148,6 @@ def require_no_flag(frame: pl.DataFrame, theirs: str, file: Path, meant: Mapping
     raise UserError(what, file=file, key=theirs, remedy=remedy)
 
 
-_PREDICTED = re.compile(
-    r"arr_0|outputs?|((y|test|val)_?)?(pred(ict(ed|ions?))?s?|hat|scores?|proba?s?|probabilit(y|ies)"
-    r"|softmax|logits?)(_?(labels?|class(es)?|proba?s?|probabilities|scores?|test))?",
-    re.IGNORECASE,
-)
 _ENTRIES_MEANT = {
     "y_true": r"arr_1|label_ids|y"
     r"|y_?(test|val|labels?|targets?)|((true|test|val)_?)?(labels?|targets?|truth)"
@@ -176,7 +172,7 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
     own_names = {*_ENTRIES_MEANT, *ATTRIBUTES}
     left = [name for name in kinds if name not in {*pairs.values(), *own_names}]
     if not {"scores", "logits", "labels"} & {*left}:
-        named = [name for name in left if _PREDICTED.fullmatch(name)]
+        named = [name for name in left if PREDICTED.fullmatch(name)]
         of_numbers = [
             name for name in left if kinds[name] in [*"fiu"] and not RIGHT.fullmatch(name)
         ]
@@ -250,7 +246,9 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
         for form in forms:
             of_classes = [form.replace(CLASS, one) for one in classes]
             if {*of_classes} <= {*frame.columns} and _are_scores(frame[of_classes], classes):
-                whole[form] = _kind_of_scores(frame[of_classes])
+                whole[form] = kind_of_scores(frame[of_classes])
+        if not whole:
+            whole = by_place(frame, classes, given)
         if whole:
             form = next(iter(whole))
             several = [one for one, kind in whole.items() if kind == whole[form]]
@@ -264,9 +262,11 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
             if meant == "NAME" and (of_two := _of_second(frame, classes, left)):
                 del found["prediction"]
                 found |= of_two
+        elif not whole and {"confidence", "logits", "prediction"}.isdisjoint(said):
+            found |= of_predicted(frame, given, classes)
     elif "logits" not in said and "confidence" not in said and (form := _form_of_classes(frame)):
         columns = [name for name in frame.columns if frame[name].dtype.is_float()]
-        found[_kind_of_scores(frame[columns])] = form
+        found[kind_of_scores(frame[columns])] = form
         if found.get("prediction") == "NAME":
             del found["prediction"]
     others = [name for name in frame.columns if name not in given.values()]
@@ -334,13 +334,6 @@ def _are_labels(values: pl.DataFrame, classes: Sequence[str]) -> bool:
     if not all(is_id(column) and {*column.cast(pl.String)} <= {*classes} for column in columns):
         return False
     return pl.String in values.dtypes or not (values.sum_horizontal() == 1).all()
-
-
-def _kind_of_scores(values: pl.DataFrame) -> str:
-    """Return whether columns of a class each seem to be logits, or else confidences."""
-    are_numbers = all(dtype.is_numeric() for dtype in values.dtypes)
-    is_some_negative = are_numbers and any((values[name] < 0).any() for name in values.columns)
-    return "logits" if is_some_negative else "confidence"
 
 
 def _of_classes(frame: pl.DataFrame, truth: str, names: Sequence[str]) -> str:
@@ -423,7 +416,7 @@ def _of_second(frame: pl.DataFrame, classes: Sequence[str], names: Sequence[str]
     ]
     if len(classes) != 2 or not held:
         return {}
-    named = [name for name in held if _PREDICTED.fullmatch(name)] or held
+    named = [name for name in held if PREDICTED.fullmatch(name)] or held
     form = named[0] if len(named) == 1 else _form_of_runs(named) or form_of_models(named)
     ordered = in_order(classes)
     ends = [one for one in ordered if re.search(rf"(^|[\W_]|^p){re.escape(one)}$", form, re.I)]

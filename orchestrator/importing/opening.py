@@ -24,7 +24,7 @@ from manyseed.orchestrator.importing.frames import read_frame
 from manyseed.orchestrator.importing.labels import are_from_one
 from manyseed.orchestrator.importing.mapping import Columns, Values
 from manyseed.orchestrator.importing.models import entries_by_model, tell_unread
-from manyseed.orchestrator.importing.predictions import Entries, Names
+from manyseed.orchestrator.importing.predictions import Entries, Names, shown_below
 from manyseed.orchestrator.importing.rows import parts_of
 from manyseed.orchestrator.importing.tables import openml
 from manyseed.orchestrator.importing.truths import (
@@ -148,7 +148,8 @@ def each_read(given: Iterable[_T], read: Callable[[_T], _R]) -> list[_R]:
 
 def _all_of(errors: Sequence[UserError]) -> Spoilt:
     first, *others = errors
-    names = some([Path(str(each.file)).name for each in others], _MOST_NAMED - 1)
+    shown = shown_below([Path(str(each.file)) for each in errors])
+    names = some([shown[Path(str(each.file))] for each in others], _MOST_NAMED - 1)
     return Spoilt(
         f"{first.message}; nor can {counted(len(others), 'other file')} be read: {names}",
         file=first.file,

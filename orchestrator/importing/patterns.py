@@ -128,5 +128,13 @@ class Pattern:
             yield from sorted(found, key=_in_order)
 
 
+def without_excluded(files: Sequence[Any], excluded: Sequence[str]) -> list[Any]:
+    """Return the files whose paths end in none of the patterns, of which each must be one's."""
+    for form in excluded:
+        if not any(isinstance(one, Path) and one.match(form) for one in files):
+            raise UserError("no file matches it", key="--exclude", value=form)
+    return [one for one in files if not (isinstance(one, Path) and any(map(one.match, excluded)))]
+
+
 def _in_order(file: Path) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", str(file))]

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -234,6 +234,29 @@ def _by_place(y_true: NDArray[Any]) -> NDArray[np.int64]:
     """
     places = np.arange(y_true.size).reshape(y_true.shape)
     return places if (y_true != y_true[:1]).any() else places[:1].repeat(len(y_true), axis=0)
+
+
+def shown_below(files: Sequence[Path]) -> dict[Path, str]:
+    """Return what to call each file: its name, or its path below the folder if names are alike."""
+    if len({file.name for file in files}) == len({*files}):
+        return {file: file.name for file in files}
+    top = Path(os.path.commonpath([file.parent for file in files]))
+    return {file: file.relative_to(top).as_posix() for file in files}
+
+
+def placed_below(sources: Sequence[PredictionFile], files: Sequence[Path]) -> list[PredictionFile]:
+    """Return arrays whose runs are told by the paths of their files, if names are alike."""
+    names = shown_below(files)
+    return [
+        replace(
+            one,
+            places=[
+                f"{place.removesuffix(of.name)}{names.get(of, of.name)}"
+                for place, of in zip(one.places, one.files, strict=True)
+            ],
+        )
+        for one in sources
+    ]
 
 
 def _places(file: Path, n_runs: int) -> list[str]:

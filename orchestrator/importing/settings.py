@@ -8,8 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, nearest
+from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.filenames import RUNS
 from manyseed.orchestrator.importing.predictions import Names
 
@@ -25,38 +27,58 @@ _MOST_BYTES = 100_000
 _SETTING = re.compile(r"\{([^{}]+)\}")
 
 
-def require_like_settings(files: Sequence[Path], *, is_named: bool) -> None:
+def require_like_settings(files: Sequence[Path], *, is_named: bool, form: str = "") -> None:
     """Refuse files as runs of one classifier if the settings beside them are of several.
 
     A setting that is another one for every file, such as an id, tells nothing, unless it is the
     model's; nor does a seed. `is_named`: whether paths or options name the classifier of each.
+    `form`: the classifier's name with settings in it, if given so.
     """
     found = [dict(_beside(file)) for file in files]
     if len(files) < 2 or not all(found):
         return
+    keys = [*_telling(found)]
+    if not keys:
+        return
+    first, *others = dict.fromkeys(one.get(keys[0], "") for one in found)
+    at = next(file for file, one in zip(files, found, strict=True) if one.get(keys[0], "") != first)
+    what = (
+        f"{keys[0]} is {first or 'not set'} beside it, {others[0] or 'not set'} beside {at}, so "
+        "these are not runs of one classifier"
+    )
+    if is_named:
+        remedy = "import those of each by itself, with --classifier NAME"
+        raise UserError(what, file=files[0], remedy=remedy)
+    has_model = _MODEL.fullmatch(keys[0]) and len(keys) <= _BARE
+    parts = [
+        f"{{{key}}}" if has_model or _MODEL.fullmatch(key) else f"{key}-{{{key}}}" for key in keys
+    ]
+    raise Unread(
+        what,
+        file=files[0],
+        key=None,
+        options={"classifier": "-".join([form, *parts] if form else parts)},
+        before=f"name classifiers by {'it' if len(keys) == 1 else ' and '.join(keys)}: ",
+    )
+
+
+_BARE = 2  # settings whose values tell which is which
+
+
+def _telling(found: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the settings, the model's first, that tell files apart beyond those before."""
+    telling = dict[str, list[str]]()
     keys = {key for one in found for key in one}
-    for key in sorted(keys, key=lambda key: not _MODEL.fullmatch(key)):
+    for key in sorted(keys, key=lambda key: (not _MODEL.fullmatch(key), key)):
         values = [one.get(key, "") for one in found]
-        first, *others = dict.fromkeys(values)
-        is_own = len(others) + 1 == len(files) and not _MODEL.fullmatch(key)
-        if not others or is_own or _RUN.fullmatch(key) or any("/" in value for value in values):
+        if len({*values}) == 1 or _RUN.fullmatch(key) or any("/" in value for value in values):
             continue
-        at = files[values.index(others[0])]
-        what = (
-            f"{key} is {first or 'not set'} beside it, {others[0] or 'not set'} beside {at}, so "
-            "these are not runs of one classifier"
-        )
-        if is_named:
-            remedy = "import those of each by itself, with --classifier NAME"
-            raise UserError(what, file=files[0], remedy=remedy)
-        form = f"{{{key}}}" if _MODEL.fullmatch(key) else f"{key}-{{{key}}}"
-        raise Unread(
-            what,
-            file=files[0],
-            key=None,
-            options={"classifier": form},
-            before="name classifiers by it: ",
-        )
+        if len({*values}) == len(values) and not _MODEL.fullmatch(key):
+            continue
+        before = {*zip(*telling.values(), strict=True)} or {()}
+        if len({*zip(*telling.values(), values, strict=True)}) > len(before):
+            telling[key] = values
+    return telling
 
 
 def names_settings(classifier: str | None) -> bool:
@@ -117,6 +139,30 @@ def with_seeds(
         return found
     warn(f"Runs are numbered by {key} in the settings beside the files, not by their paths.")
     return changed
+
+
+def tell_without_predictions(folder: Path, files: Sequence[Path]) -> None:
+    """Say which folders of jobs, beside those of files, have settings but no predictions."""
+    jobs = {job for file in files if (job := _job(file)) is not None}
+    held = {parent for file in files for parent in file.absolute().parents}
+    above = {job.parent for job in jobs if folder.absolute() in job.parents}
+    every = [one for parent in above for one in parent.iterdir() if one.is_dir()]
+    lacking = [
+        one for one in every if one not in held and any((one / of).is_file() for of in _FILES)
+    ]
+    if lacking:
+        lacking.sort(key=lambda one: by_numbers(str(one)))
+        names = [str(one.relative_to(folder.absolute())) for one in lacking]
+        warn(f"{folder}: no predictions beside the settings of {some(names, _SHOWN)}. Did it fail?")
+
+
+_SHOWN = 5
+
+
+def _job(file: Path) -> Path | None:
+    """Return the folder that holds the nearest settings above a file."""
+    above = [*file.absolute().parents][:_ABOVE]
+    return next((one for one in above if any((one / of).is_file() for of in _FILES)), None)
 
 
 _SEED = re.compile(

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
 from manyseed.jobs.datasets.columns import is_number
 from manyseed.orchestrator.calls import warn
@@ -48,8 +49,10 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    shown_below,
 )
 from manyseed.orchestrator.importing.rows import NEEDED, OTHERS, OWN, part_of
+from manyseed.orchestrator.importing.scored import classes_in_place
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     most_probable,
@@ -99,6 +102,7 @@ def openml(
     keys: list[pl.DataFrame] = []
     first: dict[int, tuple[pl.DataFrame, str]] = {}
     places: list[str] = []
+    shown = shown_below(paths)
     is_numbered = any(name == "run" for each in values for name, _ in each)
     class_names, has_confidences = _classes(paths, columns, values)
     is_known = {*class_names} == {*classes} or (not has_confidences and {*class_names} < {*classes})
@@ -115,6 +119,7 @@ def openml(
     if columns:
         frame = part_of(paths[0], columns, values[0])
         used = _names(frame, dict(columns), paths[0])
+        _tell_places(paths[0], columns, used)
         if unread := [name for name in frame.columns if name not in used]:
             tell_unread(frame, unread, columns, class_names, paths[0])
         if unread and not {"row_id", "run", "repeat", "fold"} & {*used.values()}:
@@ -127,7 +132,7 @@ def openml(
             has_run = "run" in _frame(path, columns, values[number]).columns
             is_numbered |= has_run
             model = dict(values[number]).get("classifier")
-            where = path.name if model is None else f"{model} in {path.name}"
+            where = shown[path] if model is None else f"{model} in {shown[path]}"
             places.append(f"run {run} of {where}" if has_run else where)
             keys.append(
                 pl.DataFrame(
@@ -239,6 +244,16 @@ def _odd(
     runs = _runs(paths[2], 2, columns, values[2])
     third = [of.select("row_id", "truth") for (at, _), of in runs.items() if at == given[0]]
     return 0 if third and third[0].equals(given[1]) else number
+
+
+def _tell_places(path: Path, columns: Columns, used: Mapping[str, str]) -> None:
+    """Say so where columns of scores are numbered from 0 and classes are called otherwise."""
+    form = next((of for own, of in columns if own in SCORES), "")
+    of = {own.removeprefix(CONFIDENCE): name for name, own in used.items() if CONFIDENCE in own}
+    moved = [name for one, name in of.items() if form and name != form.replace(CLASS, one)]
+    if moved:
+        names = some(list(of), _SHOWN)
+        warn(f"{path.name}: {moved[0]} to {moved[-1]} are scores of {names}, in this order.")
 
 
 def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:
@@ -365,6 +380,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
     return frame
 
 
+_SHOWN = 5  # classes in a message
 _MISSING = ("", "nan", "na", "n/a", "none", "null", "<na>")
 
 
@@ -410,6 +426,8 @@ def _names(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> dict[st
             held = held or [name for name in ("truth", "correct") if name in frame.columns]
             seen = {str(value) for name in held for value in frame[name].unique()}
             found = {name: of for name, of in found.items() if of in seen}
+        elif (truth := named.get("truth", "truth")) in frame.columns:
+            found = classes_in_place(found, frame[truth].cast(pl.String))
         names |= {name: f"{CONFIDENCE}{of}" for name, of in found.items() if name not in names}
         if not found:
             lacks(form)

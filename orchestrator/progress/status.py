@@ -262,8 +262,8 @@ def _ways(paths: SweepPaths, state: Survey) -> int:
     Classifiers differ by themselves in what a recipe says of searches, own code and forms.
     """
     count = sum(1 for _ in paths.recipes.glob(f"[0-9]*{RECIPE}"))
-    if count < 2:
-        return count
+    if count < 2 or state.plan.is_imported:  # whose recipes name files
+        return min(count, 1)
     from manyseed.orchestrator.store.shards import recipes_of
 
     with suppress(ManyseedError, OSError):  # damage that its readers report

@@ -189,6 +189,21 @@ def one_table(lab: Lab) -> list[list[np.ndarray]]:
     return lab.right()
 
 
+def numbered_scores(lab: Lab) -> list[list[np.ndarray]]:
+    """Logits numbered from 0 beside true classes from 1: a table or an array for each run."""
+    lab.coding, at = "from 1", where(lab)
+    kind = str(lab.rng.choice(["csv", "parquet", "npz"]))
+    for model in lab.models:
+        for run in lab.seeds:
+            z, path = lab.scores[model, run], at(model, run)
+            if kind == "npz":
+                np.savez(put(path).with_suffix(".npz"), logits=z, y_true=lab.names(lab.y))
+                continue
+            own = {f"logit_{c}": z[:, c].astype(float) for c in range(lab.k)}
+            written(lab, pl.DataFrame({"y_true": lab.names(lab.y), **own}), path, kind)
+    return lab.right()
+
+
 def stacked(lab: Lab) -> list[list[np.ndarray]]:
     """An NPZ for each classifier, with all its runs."""
     is_last = lab.rng.random() < 0.3  # of the axes, that of the runs
@@ -236,7 +251,7 @@ def one_of_two(lab: Lab) -> list[list[np.ndarray]]:
 
 def json_lines(lab: Lab) -> list[list[np.ndarray]]:
     """JSON Lines with the probabilities of a point by class, or as a list of logits."""
-    lab.coding = "words" if lab.n % 2 else "from 0"  # of which logits.0 are those
+    lab.coding = "words" if lab.n % 2 else lab.coding  # of which logits.0 are the first
     at = where(lab)
     for model in lab.models:
         for run in lab.seeds:
@@ -256,7 +271,7 @@ def json_lines(lab: Lab) -> list[list[np.ndarray]]:
 
 KINDS = (
     *(tables, tables, arrays, arrays, columns_of_seeds, one_table, stacked, truth_apart),
-    *(one_of_two, json_lines),
+    *(one_of_two, json_lines, numbered_scores),
 )
 
 

@@ -82,6 +82,31 @@ def test_settings_beside_files_tell_models_apart(key: str) -> None:
     assert found == {names[0]: pytest.approx(right(5, 6)), names[1]: pytest.approx(right(12, 14))}
 
 
+def test_all_settings_that_tell_models_apart_are_named_at_once() -> None:
+    """Of a model and its learning rate; more of them are named with their values."""
+    wrong = [*range(4, 22, 3)]
+    for number, n in enumerate(wrong):
+        own = (("cnn", "0.001"), ("cnn", "0.01"), ("mlp", "0.001"))[number // 2]
+        at = f"multirun/2024-01-01/12-00-00/{number}"
+        written(f"{at}/preds.csv", table(n, number))
+        Path(at, ".hydra").mkdir()
+        said = f"- model={own[0]}\n- model.lr={own[1]}\n- seed={number % 2}\n"
+        Path(at, ".hydra", "overrides.yaml").write_text(said)
+    said = refused("multirun")
+    assert "name classifiers by model and model.lr: " in said
+    (line,) = re.findall(r"manyseed import (.*)", said)
+    assert "--classifier '{model}-{model.lr}'" in line
+    assert inside("import", *shlex.split(line))[0] == 0
+    assert accuracies(Path("made")) == {
+        "cnn-0.001": pytest.approx(right(*wrong[:2])),
+        "cnn-0.01": pytest.approx(right(*wrong[2:4])),
+        "mlp-0.001": pytest.approx(right(*wrong[4:])),
+    }
+    by_model = shlex.split(line.replace("-{model.lr}", "").replace("made", "other"))
+    code, said = inside("import", *by_model)
+    assert (code, "--classifier '{model}-model.lr-{model.lr}'" in said) == (2, True), said
+
+
 def test_settings_that_differ_in_seeds_and_ids_alone_are_of_one_model() -> None:
     for number, wrong in enumerate((5, 9)):
         written(f"logs/version_{number}/test.csv", table(wrong, number))

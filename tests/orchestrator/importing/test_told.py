@@ -1,0 +1,188 @@
+"""What imports propose and tell of layouts that labs have: what is pasted must import."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from tests.orchestrator.conftest import inside
+
+N, K = 90, 3
+RNG = np.random.default_rng(8)
+Y = RNG.integers(0, K, N)
+WORDS = np.array(["ant", "bee", "cat"])
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def scores(seed: int, hard: float = 1.0) -> np.ndarray:
+    base = np.random.default_rng(99).normal(size=(N, K))
+    own = np.random.default_rng(seed).normal(size=(N, K)) * 0.4
+    return np.asarray(base * hard + own + 1.6 * np.eye(K)[Y])
+
+
+def folder(path: str) -> Path:
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+def pasted(*words: str) -> str:
+    """Import by the one command that is proposed; return what that says."""
+    code, said = inside(*words)
+    assert code == 2, said
+    (line,) = re.findall("manyseed (import .*)", said)
+    code, said = inside(*shlex.split(line))
+    assert code == 0, said
+    return said
+
+
+def accuracies(directory: str, dataset: str, classifier: str) -> list[float]:
+    runs = Sweep(directory).runs(dataset, classifier)
+    label, true = (np.asarray(runs[name]).reshape(-1, N) for name in ("label", "y_true"))
+    return sorted((label == true).mean(axis=1).tolist())
+
+
+@pytest.mark.parametrize("named", ["from 1", "words", "from 1 and predicted"])
+def test_columns_from_0_are_scores_of_classes_in_their_order(named: str) -> None:
+    names = WORDS if named == "words" else np.arange(1, K + 1)
+    for seed in range(3):
+        z = scores(seed)
+        own = {"label": names[Y], **{f"logit_{at}": z[:, at] for at in range(K)}}
+        own |= {"y_pred": names[z.argmax(axis=1)]} if "predicted" in named else {}
+        pl.DataFrame(own).write_csv(folder("lab") / f"seed{seed}.csv")
+    said = pasted("import", "lab", "--out", "s")
+    shown = ", ".join(map(str, names))
+    assert f"seed0.csv: logit_0 to logit_2 are scores of {shown}, in this order." in said
+    right = sorted(float((scores(seed).argmax(axis=1) == Y).mean()) for seed in range(3))
+    assert accuracies("s", "lab", "imported") == pytest.approx(right)
+    assert Sweep("s").runs("lab", "imported")["score"] is not None
+
+
+def test_numbered_columns_that_predictions_contradict_are_not_read_in_that_order() -> None:
+    for seed in range(3):
+        z = scores(seed)
+        own = {"label": Y + 1, **{f"logit_{at}": z[:, (at + 1) % K] for at in range(K)}}
+        pl.DataFrame(own | {"y_pred": z.argmax(axis=1) + 1}).write_csv(
+            folder("lab") / f"seed{seed}.csv"
+        )
+    said = pasted("import", "lab", "--out", "s")
+    assert "were not read" in said
+    assert "in this order" not in said
+
+
+@pytest.mark.parametrize("form", ["each", "shared truth"])
+def test_runs_in_json_come_with_a_command_that_makes_a_table_of_their_points(form: str) -> None:
+    truth = np.array(["neg", "pos"])[Y % 2].tolist()
+    runs, right = [], {"logreg": [0.0] * 2, "xgb": [0.0] * 2}
+    for model in right:
+        for seed in range(2):
+            rng = np.random.default_rng(seed + len(model))
+            p = np.clip((Y % 2) * 0.4 + rng.uniform(0, 0.6, N), 0, 1).round(4)
+            label = np.where(p > 0.5, "pos", "neg").tolist()
+            right[model][seed] = float(np.mean([a == b for a, b in zip(label, truth, strict=True)]))
+            one = {"model": model, "seed": seed, "accuracy": right[model][seed]}
+            one |= {"y_true": truth} if form == "each" else {}
+            one |= {"y_pred": label, "y_prob": p.tolist(), "loss": [0.5, 0.1]}
+            runs.append(one)
+    held = {"dataset": "sms", "note": None, "runs": runs}
+    held |= {"y_true": truth} if form == "shared truth" else {}
+    Path("results.json").write_text(json.dumps(held))
+    code, said = inside("import", "results.json", "--out", "s")
+    assert code == 2, said
+    (line,) = re.findall("python -c (.*)", said)
+    subprocess.run([sys.executable, "-c", *shlex.split(line)], check=True, timeout=120)
+    code, said = inside("import", "results.parquet", "--out", "s")
+    assert "confidence.pos=y_prob" in said
+    pasted("import", "results.parquet", "--out", "s")
+    for model, of in right.items():
+        assert accuracies("s", "sms", model) == pytest.approx(sorted(of))
+
+
+def test_a_column_that_predictions_do_not_follow_is_no_probability() -> None:
+    label = np.where(RNG.random(N) < 0.8, Y % 2, 1 - Y % 2)
+    frame = pl.DataFrame({"y_true": Y % 2, "y_pred": label, "dropout": RNG.random(N)})
+    frame.write_csv("one.csv")
+    code, said = inside("import", "one.csv", "--out", "s")
+    assert (code, "prediction=y_pred" in said, "confidence" in said) == (2, True, False), said
+
+
+def test_files_of_one_name_are_told_by_their_paths() -> None:
+    for model in ("cnn", "vit"):
+        for seed in range(6):
+            z = scores(seed + 10 * len(model) + ord(model[0]))
+            z = z[RNG.permutation(N)] if (model, seed) == ("vit", 4) else z
+            np.save(folder(f"lab/{model}/seed_{seed}") / "logits.npy", z.astype("float32"))
+    np.save("lab/y_true.npy", Y)
+    words = ("--name", "{classifier}/seed_{run}/logits.npy", "--truth", "lab/y_true.npy")
+    code, said = inside("import", "lab", "--out", "s", *words)
+    assert code == 0, said
+    assert "vit: vit/seed_4/logits.npy disagrees with the others" in said
+    assert "Names of points (test_index) would put them right." in said
+    assert "vit/seed_4/logits.npy disagrees" in Path("s/sweep.toml").read_text()
+    Path("lab/cnn/seed_2/logits.npy").write_bytes(b"no array")
+    Path("lab/vit/seed_1/logits.npy").write_bytes(b"no array")
+    code, said = inside("import", "lab", "--out", "t", *words)
+    assert (code, "be read: vit/seed_1/logits.npy" in said) == (2, True), said
+
+
+def test_files_of_one_import_are_no_several_recipes() -> None:
+    for model, hard in (("gbm", 1.0), ("forest", 0.6)):
+        for seed in range(2):
+            z = scores(seed, hard)
+            own = pl.DataFrame({"y_true": WORDS[Y], "y_pred": WORDS[z.argmax(axis=1)]})
+            own.write_csv(folder("lab") / f"{model}_seed{seed}.csv")
+    pasted("import", "lab", "--out", "s")
+    code, said = inside("status", "s")
+    assert (code, "recipes" in said) == (0, False), said
+
+
+def test_runs_that_a_classifier_lacks_are_told() -> None:
+    for model, hard, seeds in (("gbm", 1.0, (1, 2, 4)), ("forest", 0.6, (1, 2, 3, 4))):
+        for seed in seeds:
+            z = scores(seed, hard)
+            own = pl.DataFrame({"y_true": WORDS[Y], "y_pred": WORDS[z.argmax(axis=1)]})
+            own.write_csv(folder("lab") / f"{model}_seed{seed}.csv")
+    said = pasted("import", "lab", "--out", "s")
+    assert "gbm lacks run 3, which forest has. Did it fail?" in said
+    assert "forest lacks" not in said
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_jobs_that_have_settings_but_no_predictions_are_told(has_failed: bool) -> None:
+    for job in range(4):
+        at = folder(f"multirun/2026-01-02/03-04-05/{job}/.hydra")
+        (at / "overrides.yaml").write_text(f"- seed={job}\n")
+        if job != 2 or not has_failed:
+            label = scores(job).argmax(axis=1)
+            np.savez(at.parent / "preds.npz", labels=label, y_true=Y)
+    said = pasted("import", "multirun", "--out", "s")
+    told = "multirun: no predictions beside the settings of 2026-01-02/03-04-05/2. Did it fail?"
+    assert (told in said) == has_failed
+
+
+def test_a_cut_file_of_many_is_left_out_by_its_name_and_true_classes_are_named_at_once() -> None:
+    for seed in range(12):
+        np.save(folder(f"lab/cnn/seed_{seed}") / "logits.npy", scores(seed).astype("float32"))
+    np.save("lab/test_labels.npy", Y)
+    cut = Path("lab/cnn/seed_5/logits.npy")
+    cut.write_bytes(cut.read_bytes()[:400])
+    words = ("import", "lab", "--out", "s", "--name", "seed_{run}/logits.npy")
+    code, said = inside(*words)
+    assert "copy it again" in said
+    assert "--exclude seed_5/logits.npy --truth lab/test_labels.npy" in said
+    said = pasted(*words)
+    assert "Imported 11 runs" in said
+    code, said = inside(*words[:3], "t", *words[4:], "--exclude", "seed_77/*.npy")
+    assert (code, "--exclude" in said, "no file matches it" in said) == (2, True, True), said

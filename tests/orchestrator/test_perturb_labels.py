@@ -155,7 +155,9 @@ def test_runs_with_noise_are_named_beside_others_and_found_alone(
         runs = sweep.runs("sklearn:wine", "xgb")
     assert runs.sizes["run"] == 8
     assert "perturb_labels" not in runs.coords, "those without"
-    alone = GRID.replace('"none", ', "").replace(', "xgb"', "").replace("repeats = 2", "repeats = 1")
+    alone = (
+        GRID.replace('"none", ', "").replace(', "xgb"', "").replace("repeats = 2", "repeats = 1")
+    )
     other = train(write(tmp_path / "alone.toml", alone), tmp_path / "alone")
     assert {*other.runs("sklearn:wine", "lr-sgd")["perturb_labels"].values.tolist()} == {
         "flip:0.3",

@@ -257,13 +257,19 @@ def of_few_runs(
     usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
     repeats = tables.repeats.filter(VARIES)
     repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
-    cells = repeats.select("cell", "classifier", "dataset").unique()
+    cells = repeats.select("cell", "classifier", "dataset", "vary").unique()
+    if cells["classifier"].is_duplicated().any():  # cells that differ in what varies, mostly
+        is_one = cells["classifier"].n_unique() == 1
+        named = pl.col("vary") if is_one else pl.format("{} ({})", "classifier", "vary")
+        repeats = repeats.with_columns(classifier=named)
+        cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
         return [], [], 0
     found: list[SeedSpread] = []
     alike: list[AlikeRuns] = []
     key = ["cell", "repeat_index"]
     runs = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy")
+    runs = runs.drop("classifier", "n_test", strict=False)
     runs = runs.join(repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right")
     for [name], own in runs.group_by("classifier", maintain_order=True):
         values = [part["accuracy"].to_numpy() for part in own.partition_by(key) if part.height > 1]

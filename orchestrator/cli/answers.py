@@ -213,8 +213,8 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     number = len(notes(sweep))
     more = f", and {counted(number, 'note')}" if number else ""
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
-    if any(one.about == "usual" for one in found) and (others := other_level(sweep.readable)):
-        say_next("Of other runs", "answers", sweep.directory, "--where", others)
+    if any(one.about == "usual" for one in found) and (level := other_level(sweep.readable)):
+        say_next("Of other runs", "answers", sweep.directory, "--where", level)
 
 
 if answers_app.registered_callback is not None:

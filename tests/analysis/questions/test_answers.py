@@ -740,3 +740,16 @@ def test_alpha_is_told_only_where_test_sets_are_large_enough():
     assert clear == "No run is seen to differ by more than 5% of the test points."
     (one,) = [text for about, text in headlines(one_apart("mlp", run=3)) if about == "levels"]
     assert one == "1 of 60 runs is unlike the others (mlp 1); see run 1:0:3."
+
+
+def test_cells_that_differ_in_what_varies_are_told_beside_each_other():
+    both = planted(classifiers=("a", "b"), repeats=1, runs=3, sd=0.02)
+    vary = pl.when(pl.col("classifier") == "a").then(pl.lit("init")).otherwise(pl.lit("batch"))
+    parts = [getattr(both, name) for name in ("runs", "pairs", "repeats", "cells")]
+    of_one = Tables(
+        *(part.with_columns(vary=vary).with_columns(classifier=pl.lit("mlp")) for part in parts)
+    )
+    ((_, short),) = [one for one in headlines(of_one) if one[0] == "spread"]
+    assert short.startswith("Between seeds, sd of accuracy on this test set: ")
+    assert re.search(r"\binit 0\.\d+ \(", short)
+    assert re.search(r"\bbatch 0\.\d+ \(", short)

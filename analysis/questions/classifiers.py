@@ -41,7 +41,7 @@ from manyseed.analysis.questions.intervals import (
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
-from manyseed.analysis.questions.usual import CONTEXT, usual_cells
+from manyseed.analysis.questions.usual import CONTEXT, named_by_vary, usual_cells
 from manyseed.analysis.tables.rows import VARIES, Tables
 
 
@@ -257,20 +257,17 @@ def of_few_runs(
     usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
     repeats = tables.repeats.filter(VARIES)
     repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
-    cells = repeats.select("cell", "classifier", "dataset", "vary").unique()
-    if cells["classifier"].is_duplicated().any():  # cells that differ in what varies, mostly
-        is_one = cells["classifier"].n_unique() == 1
-        named = pl.col("vary") if is_one else pl.format("{} ({})", "classifier", "vary")
-        repeats = repeats.with_columns(classifier=named)
-        cells = repeats.select("cell", "classifier", "dataset").unique()
+    repeats = named_by_vary(repeats)
+    cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
         return [], [], 0
     found: list[SeedSpread] = []
     alike: list[AlikeRuns] = []
     key = ["cell", "repeat_index"]
     runs = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy")
-    runs = runs.drop("classifier", "n_test", strict=False)
-    runs = runs.join(repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right")
+    runs = runs.select(*key, "accuracy").join(
+        repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right"
+    )
     for [name], own in runs.group_by("classifier", maintain_order=True):
         values = [part["accuracy"].to_numpy() for part in own.partition_by(key) if part.height > 1]
         free = np.array([part.size - 1.0 for part in values])

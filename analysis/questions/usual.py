@@ -124,6 +124,16 @@ def answer(tables: Tables) -> Iterator[Answer]:
     )
 
 
+def named_by_vary(repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return repeats of which cells of one classifier that differ in what varies are named so."""
+    cells = repeats.select("cell", "classifier", "vary").unique()
+    if not cells["classifier"].is_duplicated().any():
+        return repeats
+    is_one = cells["classifier"].n_unique() == 1
+    named = pl.col("vary") if is_one else pl.format("{} ({})", "classifier", "vary")
+    return repeats.with_columns(classifier=named)
+
+
 def of_usual(points: pl.LazyFrame) -> pl.LazyFrame:
     """Return the rows of usual cells of the table of points; all where cells were added up."""
     cells = points.select("cell", "n_cells", *AXES).unique().collect()

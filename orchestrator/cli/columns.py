@@ -64,7 +64,7 @@ def sides_named(
         if name.endswith("verdict"):
             together = frame["together_verdict" if "together_verdict" in frame.columns else name]
             for row, a, b, all_told in zip(rows, *both, together, strict=True):
-                said = re.match(r"([ab]) (better|higher)", str(row[at]))
+                said = re.match(r"([ab]) (\w+)$", str(row[at]))
                 alone = ", alone" if said and all_told != row[at] else ""
                 row[at] = f"{a if said[1] == 'a' else b} {said[2]}{alone}" if said else row[at]
     return heads, rows

@@ -256,8 +256,7 @@ def of_few_runs(
     """
     usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
     repeats = tables.repeats.filter(VARIES)
-    repeats = repeats.join(usual, on="cell", how="semi", maintain_order="left")
-    repeats = named_by_vary(repeats)
+    repeats = named_by_vary(repeats.join(usual, on="cell", how="semi", maintain_order="left"))
     cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
         return [], [], 0

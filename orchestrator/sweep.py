@@ -1106,7 +1106,7 @@ class Sweep:
         return self._found("methods", {"metric": metric})
 
     @overload
-    def answers(self, *, why: bool = False) -> list[str]: ...
+    def answers(self, *, where: str | None = None, why: bool = False) -> list[str]: ...
 
     @overload
     def answers(self, question: str, **options: Any) -> list[Answer]: ...
@@ -1124,7 +1124,7 @@ class Sweep:
         why : bool, optional
             Without a question, return the evidence instead: samples, intervals, tests.
         **options
-            Those of the question.
+            Those of the question; without one, ``where``: a condition on cells.
 
         Returns
         -------
@@ -1140,11 +1140,11 @@ class Sweep:
                 remedy = "leave it out: `text` of each answer is its evidence"
                 raise UserError("applies only without a question", key="why", remedy=remedy)
             return Found(reply(self, question, **options).answers, "", {})
-        for name in options:
-            remedy = "name a question before its options"
-            raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
+        for name in options.keys() - {"where"}:
+            told = "Sweep.answers() has no such argument"
+            raise UserError(told, key=name, remedy="name a question before its options")
         tell_newer(self.readable)
-        return Sentences(one.text if why else one.headline for one in answers(self.readable))
+        return Sentences.of(answers(self.readable, **options), why=why)
 
     def _found(self, question: str, options: dict[str, Any]) -> list[Any]:
         from manyseed.orchestrator.results.questions.registry import Found, ask, named

@@ -56,6 +56,7 @@ from manyseed.analysis.figures.style import (
     wide,
 )
 from manyseed.analysis.questions.accuracy import accuracies
+from manyseed.analysis.questions.usual import scope_in_words
 from manyseed.analysis.tables.rows import Tables, of_cells
 
 Real = NDArray[np.float64]
@@ -144,14 +145,16 @@ def of_classifiers(tables: Tables, meanings: Mapping[str, tuple[str, str]]) -> P
     """Draw the accuracies that answers begin with; of one classifier, by what differs first."""
     if tables.cells["classifier"].n_unique() > 1:
         by, compared = "classifier", {cell for one in accuracies(tables) for cell in one.cells}
+        which = scope_in_words(tables.cells)
         tables = of_cells(tables, tables.cells.filter(pl.col("cell").is_in(compared)))
     else:
-        by = next(iter(differing(tables.cells)), "classifier")
+        by, which = next(iter(differing(tables.cells)), "classifier"), ""
     found = violins(tables, column("accuracy", meanings), [by])
     if not found:
         return None
     names = tables.cells["dataset"].n_unique()
-    more = f" The first {PAGE} of {names:,} datasets." if len(found) > 1 else ""
+    more = f" Only the runs with {which}." if which else ""
+    more += f" The first {PAGE} of {names:,} datasets." if len(found) > 1 else ""
     return replace(found[0], name="classifiers", caption=found[0].caption + more)
 
 

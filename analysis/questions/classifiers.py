@@ -41,7 +41,7 @@ from manyseed.analysis.questions.intervals import (
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
-from manyseed.analysis.questions.usual import CONTEXT, as_models, usual_cells
+from manyseed.analysis.questions.usual import CONTEXT, repeats_of_models, usual_cells, usual_models
 from manyseed.analysis.tables.rows import VARIES, Tables
 
 
@@ -146,12 +146,9 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
-    cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
-    # elsewhere runs differ by more than seeds
-    named = as_models(tables.cells.filter(perturb_hparams="none"))
-    cells = named.join(cells.select("cell"), on="cell", how="semi", maintain_order="left")
-    usual, where = usual_cells(tables.cells.filter(perturb_hparams="none"))
-    cells = cells.join(usual, on="cell", how="semi", maintain_order="left")
+    # with noise on hparams, runs differ by more than seeds
+    cells, where = usual_models(tables.cells.filter(perturb_hparams="none"))
+    cells = cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
     if cells.height and cells["classifier"].n_unique() == 1:
         own = cells.select("cell", pl.col("classifier", "dataset").cast(pl.String))
         shared: CellBlock | None = CellBlock((own["classifier"][0],), own.height, (), own)
@@ -256,11 +253,8 @@ def of_few_runs(
     `tables`: as in `spreads`. Returns the spreads, the largest first, classifiers whose runs differ
     too little, and the largest number of test sets.
     """
-    every = as_models(tables.cells.filter(perturb_hparams="none"))
-    usual, _ = usual_cells(tables.cells.filter(perturb_hparams="none"))
-    named = every.join(usual, on="cell", how="semi").select("cell", "classifier")
-    repeats = tables.repeats.filter(VARIES).drop("classifier")
-    repeats = repeats.join(named, on="cell", maintain_order="left")
+    cells = tables.cells.filter(perturb_hparams="none")
+    repeats = repeats_of_models(tables.repeats.filter(VARIES), cells)
     cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
         return [], [], 0

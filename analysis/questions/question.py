@@ -358,12 +358,13 @@ def incomplete(
     if finished >= planned:
         return
     lacking = f"; {short:,} of {repeats:,} repeats lack runs" if short else ""
-    failures = f", of which {failed:,} failed" if failed else ""
-    missing = f"{planned - finished:,} of {planned:,} planned runs"
+    gone = max(planned - finished - failed, 0)
+    counts = {"failed": failed, f"{'is' if gone == 1 else 'are'} missing": gone}
+    told = " and ".join(f"{n:,} {word}" for word, n in counts.items() if n)
     yield Answer(
-        f"Incomplete: {missing} are missing{failures}.",
-        evidence=f"The results are incomplete: they lack {missing}{failures}{lacking}. Everything "
-        "below rests on the other runs alone.",
+        f"Incomplete: of {planned:,} planned runs, {told}.",
+        evidence=f"The results are incomplete: of {planned:,} planned runs, {told}{lacking}. "
+        "Everything below rests on the other runs alone.",
         figures=("conventions",),
         about="missing",
     )
@@ -403,6 +404,7 @@ def answers(
     evidence = Evidence(independent(tables), effects, variance, options, cmi, tables, most)
     return [
         *missing,
+        *imported("analysis.questions.usual:answer")(tables),
         *(
             replace(one, about=question.name)
             for question in PAGE

@@ -312,17 +312,17 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         delta += f" to {fixed(deltas[-1], 2)}" if fixed(deltas[-1], 2) != delta else ""
         from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
 
-        points = points_needed(options.close, options.epsilon)
+        points = 2 * points_needed(options.close, options.epsilon)  # a side is half of a test set
         where_not = "Test sets are too small for α̂, which"
         if blind.filter(pl.col("far") | pl.col("divided")).height:  # a large α̂ is told of any size
             where_not = "Smaller differences are not seen: that"
         elif blind.height < runs.height:
             where_not = f"{some(where, 1, ' datasets')}: too small for α̂, which"
-        lines.append(f"{where_not} takes about {points:,} test points on each side.")
+        lines.append(f"{where_not} takes test sets of about {points:,} points.")
         text += (
             f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
             f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "
-            f"({blind.height:,} runs). About {points:,} test points on each side would be enough."
+            f"({blind.height:,} runs). Test sets of about {points:,} points would be enough."
         )
     shown = ("dataset", "classifier", *key, "run_index", "apart", "delta")
     yield Answer(

@@ -6,10 +6,14 @@ the axes, then the first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
+from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.tables.rows import Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
 """The axes that describe a cell, without its classifier."""
@@ -93,6 +97,70 @@ def usual_cells(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
             if own[axis].n_unique() > 1 and str(level) != str(REFERENCES[axis])
         }
     return pl.concat(kept), ", ".join(levels)
+
+
+def scope(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return the levels that usual cells have of each axis in which they differ from other cells.
+
+    Empty if all cells are usual. `rows`: columns cell and those of `AXES`.
+    """
+    known = rows.select("cell", *AXES).unique("cell", maintain_order=True).sort("cell")
+    found: dict[str, dict[str, None]] = {}
+    for own in known.partition_by("dataset", maintain_order=True):
+        for axis, level in chosen(own).select(_DATA).row(0, named=True).items():
+            if own[axis].n_unique() > 1:
+                found.setdefault(axis, {})[str(level)] = None
+    return {axis: (*levels,) for axis, levels in found.items()}
+
+
+def scope_in_words(rows: pl.DataFrame) -> str:
+    """Return `scope` in words, such as perturb labels none; empty if all cells are usual."""
+    told = (f"{axis} {' or '.join(levels)}" for axis, levels in scope(rows).items())
+    return ", ".join(told).replace("_", " ")
+
+
+def answer(tables: Tables) -> Iterator[Answer]:
+    """Say which runs headlines are about, where there are others.
+
+    `tables`: with the columns of `AXES` joined, of one snapshot.
+    """
+    if not (which := scope_in_words(tables.cells)):
+        return
+    usual, _ = usual_cells(tables.cells)
+    runs = tables.runs.filter(~pl.col("identical"))
+    own = runs.join(usual, on="cell", how="semi")
+    counts = f"{own.height:,} of {runs.height:,}"
+    yield Answer(
+        f"Accuracy, spread and points are of the runs with {which}: {counts}.",
+        evidence="Mean accuracies, ranks, the spread between seeds, and points that flip or are "
+        f"hard are of the runs with {which} alone: {counts}, without copies. How many seeds are "
+        "enough, what matters, and which runs are unlike others, is of all runs.",
+        figures=("classifiers",),
+        about="usual",
+    )
+
+
+def usual_models(cells: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """Return the usual cells as `as_models`, and in words what is unusual of them."""
+    usual, where = usual_cells(cells)
+    named = as_models(cells)
+    return named.join(usual, on="cell", how="semi", maintain_order="left"), where
+
+
+def repeats_of_models(repeats: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the repeats of usual cells, called as `as_models` does.
+
+    Cells of one classifier that differ in what varies are named so.
+    """
+    named, _ = usual_models(cells)
+    named = named.select("cell", "classifier")
+    repeats = repeats.drop("classifier").join(named, on="cell", maintain_order="left")
+    varied = repeats.select("cell", "classifier", "vary").unique()
+    if not varied["classifier"].is_duplicated().any():
+        return repeats
+    is_one = varied["classifier"].n_unique() == 1
+    both = pl.col("vary") if is_one else pl.format("{} ({})", "classifier", "vary")
+    return repeats.with_columns(classifier=both)
 
 
 def of_usual(points: pl.LazyFrame) -> pl.LazyFrame:

@@ -139,8 +139,10 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
             "share random streams. Over seeds, the difference has a t interval with "
             "Satterthwaite's degrees of freedom [@satterthwaite1946] (with one test set, that of "
             "the paired t test, or of Welch's [@welch1947] without pairs); over seeds and test "
-            "sets, each test set is one observation of a paired t test. P(A better than B) is the "
-            "probability of improvement [@agarwal2021], with its score interval [@newcombe2006]."
+            "sets, each test set is one observation of a paired t test, and the interval is "
+            "widened at either end to that over seeds, where that reaches further. P(A better "
+            "than B) is the probability of improvement [@agarwal2021], with its score interval "
+            "[@newcombe2006]."
         )
     if cells.height > 2:
         yield (

@@ -23,6 +23,13 @@ PLAIN: Mapping[str, str] = {
         "How rows are counted, what intervals are over, and which metric to ask of classes of "
         "unlike size, with the area under the ROC curve."
     ),
+    r"^Accuracy, spread and points are of the runs|^Mean accuracies, ranks, the spread between|"
+    r"are enough, what matters, and which|^Of other runs$": (
+        "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
+    ),
+    r"^Unlike the others in accuracy, and": (
+        "`compare` names runs that `answers` tells to be unlike the others, by the same tests."
+    ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",

@@ -294,14 +294,14 @@ def _ranks(accuracy: Any, pattern: str) -> Callable[[int], Tally]:
 
 
 def _incomplete(sweep: str) -> Callable[[int], Tally]:
-    return says(sweep, "missing", "^The results are incomplete: they lack 6 of 18")
+    return says(sweep, "missing", "^The results are incomplete: of 18 planned runs, 6 are missing")
 
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "The results are incomplete",
         "answers",
-        r"results are incomplete|repeats lack runs",
+        r"results are incomplete|repeats lack runs|^Incomplete: of",
         0.0,
         "sweeps",
         says("one cell", "missing", "."),
@@ -568,7 +568,7 @@ CLAIMS: tuple[Claim, ...] = (
         "With so few test points, α̂ cannot detect differences",
         "answers",
         r"With so few test points|too small for|Smaller differences are not seen|"
-        r"takes about {} test points",
+        r"takes test sets of about {} points",
         0.0,
         "sweeps",
         says("one cell", "levels", "With so few"),

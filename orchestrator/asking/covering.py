@@ -29,6 +29,7 @@ _NOUNS = {
     "perturb_labels": "noise level of labels",
 }
 _OWN = ("hparams", "vary")  # of each classifier: levels differ where cells are alike
+_SIZES = ("n_runs", "n_repeats")
 _ROWS = "_rows"  # of a cell
 _TOLD, _NAMED = 4, 3  # kinds of rows that a note describes, and rows of each that it names
 
@@ -44,8 +45,12 @@ class Covered:
     note: str = ""
 
 
-def covered(sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame) -> Covered:
+def covered(
+    sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame, shown: Sequence[str]
+) -> Covered:
     """Return the cells of each row of `frame`, which `ask` returned for a grouped question.
+
+    `shown`: its columns that are shown.
 
     Rows are alike if they average over the same levels of all axes that do not tell them apart, in
     the same shares; hparams and what varies are each classifier's own.
@@ -55,7 +60,7 @@ def covered(sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame)
     if "cell" not in schema or "cell" in by or frame.is_empty():
         return Covered()
     axes = [name for name in AXES if name in schema and name not in by]
-    kept = [name for name in ("same_as", "epoch", "n_runs") if name in schema and name not in by]
+    kept = [name for name in ("same_as", "epoch", *_SIZES) if name in schema and name not in by]
     columns = list(dict.fromkeys([*by, "cell", *axes, *kept]))
     single = replace(question, columns=columns, by=(), agg=(), sort=None)
     cells = ask(sweeps, single).select(columns)
@@ -69,8 +74,8 @@ def covered(sweeps: Mapping[str, Results], question: Query, frame: pl.DataFrame)
     rows = [of_rows.get(key, []) for key in frame.select(by).iter_rows()]
     alike = [_shares([_levels(one, axes) for one in row]) for row in rows]
     if all(len(row) < 2 for row in rows):
-        return Covered(alike)
-    more = f"{_runs(cells, by)}{_weights(cells, by)}{_varying(sweeps, cells, frame)}"
+        return Covered(alike, "" if "n_runs" in shown else _runs(cells, by).strip())
+    more = f"{_runs(cells, by)}{_weights(cells, by)}{_varying(sweeps, cells, shown)}"
     over = [_in_words(row, axes) for row in rows]
     if len(dict.fromkeys(over)) == 1:
         unlike = len(dict.fromkeys(alike)) > 1
@@ -89,9 +94,17 @@ def _runs(cells: pl.DataFrame, by: Sequence[str]) -> str:
     """Say how many runs rows rest on, where the table of cells tells."""
     if "n_runs" not in cells.columns:
         return ""
-    runs = cells.group_by(by).agg(pl.col("n_runs").sum())["n_runs"].sort().to_list()
-    between = f"{runs[0]:,} to {runs[-1]:,}" if runs[0] < runs[-1] else f"{runs[0]:,}"
-    return f" Runs in a row: {between}."
+    runs = cells.group_by(by).agg(pl.col("n_runs").sum())["n_runs"]
+    sets = cells["n_repeats"] if "n_repeats" in cells.columns else pl.Series([0])
+    noun = "test set" if sets.max() == 1 else "test sets"
+    on = f", on {_between(sets)} {noun}{' of each cell' * (cells.height > runs.len())}"
+    return f" Runs in a row: {_between(runs)}{on * bool(sets.max())}."
+
+
+def _between(numbers: pl.Series) -> str:
+    """Return the smallest and the largest of some counts, or the one that all are."""
+    least, *_, most = [*numbers.sort().to_list()] * 2
+    return f"{least:,} to {most:,}" if least < most else f"{least:,}"
 
 
 def _weights(cells: pl.DataFrame, by: Sequence[str]) -> str:
@@ -104,11 +117,11 @@ def _weights(cells: pl.DataFrame, by: Sequence[str]) -> str:
     return f" Cells count by their rows in the table: {least:,} to {most:,}."
 
 
-def _varying(sweeps: Mapping[str, Results], cells: pl.DataFrame, frame: pl.DataFrame) -> str:
+def _varying(sweeps: Mapping[str, Results], cells: pl.DataFrame, shown: Sequence[str]) -> str:
     """Say of columns that compare runs that they are over fewer cells, if they are."""
     compared = [
         name
-        for name in frame.columns
+        for name in shown
         if compares_runs(name) or (name.endswith("_sd") and not name.endswith("_mean_sd"))
     ]
     if not compared or len(sweeps) > 1:  # a cell's number is of its sweep

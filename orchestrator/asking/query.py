@@ -281,7 +281,9 @@ def values_instead(sweeps: Mapping[str, Results], question: Query) -> list[str]:
         found = rows.select(pl.col(name).drop_nulls().unique().sort()).collect()[name]
         asked = float(number) if number else text
         if len(found) <= MOST_NAMED and asked not in found.to_list():
-            told.append(f"{name}: {', '.join(map(str, found)) or 'no value'}")
+            near = f"{text}_mean" in found.to_list()  # of effects, metrics are means
+            meant = f"did you mean {name} = '{text}_mean'? Others: " if near else f"{name}: "
+            told.append(f"{meant}{', '.join(map(str, found)) or 'no value'}")
     return told
 
 

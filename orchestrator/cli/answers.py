@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.question import MOST_ROWS, Function, Question, Reply, imported
 from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.cli.arguments import (
@@ -35,7 +37,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
-from manyseed.orchestrator.cli.columns import telling_apart
+from manyseed.orchestrator.cli.columns import only, telling_apart
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -65,6 +67,9 @@ Why = Annotated[
 ]
 
 
+_WHERE = ("--where", "-w")
+
+
 class _Questions(TyperGroup):
     """The questions as commands below ``answers DIR``; each is imported when it is asked."""
 
@@ -77,12 +82,17 @@ class _Questions(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse DIR and the flags before the question, which is the second word."""
         without_conversion(self.get_params(ctx))
-        words = [place for place, word in enumerate(args) if not word.startswith("-")]
+        words = [
+            place
+            for place, word in enumerate(args)
+            if not word.startswith("-") and (place == 0 or args[place - 1] not in _WHERE)
+        ]
         end = words[1] if len(words) > 1 else len(args)
         if not ctx.resilient_parsing:
             require_words(self.get_params(ctx), args[: end + 1])
             require_order(ctx, args)
-        first = sorted(args[:end], key=lambda word: not word.startswith("-"))
+        first = [args[place] for place in range(end) if place not in words]
+        first += [args[place] for place in words if place < end]
         with instead_told(ctx):
             return super().parse_args(ctx, [*first, *args[end:]])
 
@@ -103,7 +113,19 @@ answers_app = typer.Typer(
 
 @answers_app.callback()
 def answers(
-    context: typer.Context, directory: Directory, why: Why = False, as_json: Json = False
+    context: typer.Context,
+    directory: Directory,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            *_WHERE,
+            metavar="SQL",
+            help="Only cells that meet a condition.",
+            show_default=False,
+        ),
+    ] = None,
+    why: Why = False,
+    as_json: Json = False,
 ) -> None:
     """Say what the results show, or ask a question: compare, howmany, variance, and others.
 
@@ -124,6 +146,8 @@ def answers(
 
         manyseed answers quickstart --why
 
+        manyseed answers quickstart --where "train_fraction = 0.5"
+
         manyseed answers quickstart howmany --accuracy 0.001
     """
     if context.invoked_subcommand is not None:
@@ -135,7 +159,7 @@ def answers(
 
     sweep = Sweep(directory)
     tell_newer(sweep.readable)
-    found = answers(sweep.readable)
+    found = answers(sweep.readable, where)
     if as_json:
         keys = ("about", "text", "shown", "headline")
         print_json({"answers": [{key: one.values()[key] for key in keys} for one in found]})
@@ -146,12 +170,24 @@ def answers(
         for note in notes(sweep):
             say(note, style="yellow")
     else:
-        _say_headlines(sweep, found)
+        _say_headlines(sweep, found, where)
         if any("most frequent class" in one.headline for one in found) and _are_balanced(sweep):
             asked = ("--columns", "balanced_accuracy", "--agg", "mean,sd")
-            by = ("-t", "runs", "--by", "dataset,classifier")
-            say_next("All classes alike", "query", sweep.directory, *by, *asked)
+            axes = ["dataset", "classifier", *_axes_apart(sweep, found)]
+            by = ("-t", "runs", "--by", ",".join(axes))
+            meets = () if where is None else ("--where", where)
+            say_next("Balanced accuracy", "query", sweep.directory, *by, *asked, *meets)
     say_next("Tables and figures", "report", sweep.directory)
+
+
+def _axes_apart(sweep: Sweep, found: Sequence[Answer]) -> list[str]:
+    """Return the axes in which runs that headlines are about differ from others."""
+    from manyseed.analysis.questions.usual import scope
+    from manyseed.analysis.tables.rows import last
+
+    if not any(one.about == "usual" for one in found):
+        return []
+    return [*scope(last(sweep.results["cells"]))]
 
 
 def _are_balanced(sweep: Sweep) -> bool:
@@ -159,9 +195,12 @@ def _are_balanced(sweep: Sweep) -> bool:
     return "balanced_accuracy" in sweep.results.scan("runs").collect_schema()
 
 
-def _say_headlines(sweep: Sweep, found: Sequence[Answer]) -> None:
+def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = None) -> None:
     """Print the headlines, where the evidence is, and how many notes there are."""
     from manyseed.orchestrator.cli.analyze import notes
+    from manyseed.orchestrator.results.answers.summary import other_level
+
+    asked = () if where is None else ("--where", where)
 
     for one in found:
         first, *others = one.headline.splitlines()
@@ -173,7 +212,9 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer]) -> None:
     console.print()
     number = len(notes(sweep))
     more = f", and {counted(number, 'note')}" if number else ""
-    say_next(f"Why{more}", "answers", sweep.directory, "--why")
+    say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
+    if any(one.about == "usual" for one in found) and (level := other_level(sweep.readable)):
+        say_next("Of other runs", "answers", sweep.directory, "--where", level)
 
 
 if answers_app.registered_callback is not None:
@@ -204,6 +245,15 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
         above = {} if is_verb or context.parent is None else context.parent.params
         directory = given.pop("directory", None) or above["directory"]
         why, as_json = (given.pop(one) or above.get(one, False) for one in ("why", "as_json"))
+        if (where := above.get("where")) is not None:
+            if given.get("where", "") is not None:
+                raise UserError(
+                    "is given twice" if "where" in given else f"no option of {question.name}",
+                    key="--where",
+                    value=where,
+                    remedy="give it once" if "where" in given else "leave it out",
+                )
+            given["where"] = where
         output: Path | None = given.pop("output")
         form = formats.asked(given.pop("form"), output, as_json=as_json, more=question.formats)
         columns = names(given.pop("columns"))
@@ -353,6 +403,8 @@ def _asked(
             _say(found, why=why, limit=limit if is_asked else None, see=see)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
+    if form in formats.IN_WORDS and (where := given.get("where")) and not question.formats:
+        notes.insert(0, only(where))
     rows = formats.of_answers(found, in_words=form in formats.IN_WORDS)
     if [*paper.columns] == ["?"]:
         _describe(rows.columns, found.meanings, form, output)
@@ -367,13 +419,20 @@ def _asked(
             paper = replace(paper, columns=[one for one in _COMPARED if one in rows.columns])
     more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
+        if column in AXES and column not in rows.columns and "with" in rows.columns:
+            remedy = "the column with has the levels that both sides share"
+            raise UserError("no column of its own", key="--columns", value=column, remedy=remedy)
         require_one_of(column, rows.columns, "unknown column", key="--columns", more=more)
+    of_pairs = {"a", "b", "verdict"} <= {*rows.columns}
     if form in formats.IN_WORDS and paper.columns:
         apart, told = telling_apart(rows, paper.columns)
+        if of_pairs:
+            apart = _with_sides(rows, apart)
+            told += _of_pairs(found, apart)
         paper = replace(paper, columns=apart)
         is_limited = any(name == "verdict" or name.endswith(_ENDS) for name in apart)
         notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
-    if not paper.bold:  # else chosen when it is known what is bold
+    if not paper.bold and not (of_pairs and form in formats.IN_WORDS):  # else chosen later
         rows = rows.select(paper.columns or rows.columns)
     content = (
         formats.in_json(found.values)
@@ -395,6 +454,33 @@ def _asked(
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_without_rows(found), to=errors)
+
+
+_TOLD_OF = re.compile(r".*_[ab]|difference|better|(.*_)?(verdict|low|high)")
+"""Columns that say nothing without the two sides of a comparison."""
+
+
+def _with_sides(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Return the columns of comparisons with those that name the sides, where pairs differ."""
+    lacking = [one for one in ("a", "b") if one not in columns]
+    if not any(map(_TOLD_OF.fullmatch, columns)) or not lacking:
+        return [*columns]
+    if not any(rows[one].n_unique() > 1 for one in ("a", "b")):
+        return [*columns]
+    at = next(n for n, one in enumerate(columns) if _TOLD_OF.fullmatch(one))
+    return [*columns[:at], *lacking, *columns[at:]]
+
+
+def _of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
+    """Return what the columns of comparisons are: what intervals are over, and of which side."""
+    is_limited = any(name.endswith((*_ENDS, "verdict")) for name in columns)
+    told = [*found.below[: 1 if is_limited else 0]]
+    if "better" in columns:
+        told += found.below[1:2]
+    if {"difference", *_ENDS} & {*columns}:
+        of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
+        told.append(f"Differences: {' - '.join(of.pop() if len(of) == 1 else ('A', 'B'))}.")
+    return told
 
 
 def _describe(
@@ -461,6 +547,10 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     return one_core(sweep.readable, question.busy, "With more cores: --workers N.")
 
 
+_LISTS_ALL = re.compile(r"\blimit = (\d+) lists all")
+"""How details speak of the option, as Python has it."""
+
+
 def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--json") -> None:
     """Print the answers to a question: in a table if there are several, in full if asked why.
 
@@ -479,7 +569,8 @@ def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--jso
         if why and one.evidence:
             say(one.evidence, indent=2)
         for line in one.details:
-            say(line.lstrip(), indent=2 + len(line) - len(line.lstrip()))
+            told = _LISTS_ALL.sub(r"--limit \1 lists all", line.lstrip())
+            say(told, indent=2 + len(line) - len(line.lstrip()))
         for line in filter(None, (one.rests_on, one.cannot_tell)):
             say(line, indent=2 if one.details else 0, style="dim")
     if found.left:

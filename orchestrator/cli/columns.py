@@ -40,6 +40,36 @@ def telling_apart(rows: pl.DataFrame, asked: Sequence[str]) -> tuple[list[str], 
     return columns, [f"Dataset: {sets[0]}."] if is_said else []
 
 
+def only(where: str, what: str = "runs") -> str:
+    """Say below a table that a condition chose its rows; equal values stand without quotes."""
+    plain = re.sub(r"\b(\w+) *==? *'([^']*)'", r"\1 = \2", where)
+    return f"Only {what} with {plain}."
+
+
+def sides_named(
+    frame: pl.DataFrame, columns: Sequence[str], heads: list[str], rows: list[list[object]]
+) -> tuple[list[str], list[list[object]]]:
+    """Return heads and verdicts of comparisons with the names of the sides.
+
+    Heads of several pairs speak of A and B, which are columns then.
+    """
+    if not {"a", "b", "verdict"} <= {*frame.columns} or frame.is_empty():
+        return heads, rows
+    both = [frame["a"].to_list(), frame["b"].to_list()]
+    named = [one[0] for one in both] if all(len({*one}) == 1 for one in both) else ["A", "B"]
+    for at, name in enumerate(columns):
+        stem, _, side = name.rpartition("_")
+        if stem and side in ("a", "b"):
+            heads[at] = f"{stem.replace('_', ' ')} {named['ab'.index(side)]}"
+        if name.endswith("verdict"):
+            together = frame["together_verdict" if "together_verdict" in frame.columns else name]
+            for row, a, b, all_told in zip(rows, *both, together, strict=True):
+                said = re.match(r"([ab]) (\w+)$", str(row[at]))
+                alone = ", alone" if said and all_told != row[at] else ""
+                row[at] = f"{a if said[1] == 'a' else b} {said[2]}{alone}" if said else row[at]
+    return heads, rows
+
+
 _END = re.compile(r"_(mean|std|min|max|range|median|q\d+|n|sd|lo|hi|low|high)$")
 _OF = ("_sd", "_lo", "_hi", "_n")
 """Ends of columns that describe another one."""

@@ -244,7 +244,12 @@ def _below(notes: Sequence[str]) -> Iterator[str]:
 _NUMBER = re.compile(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?")
 _SIGNED = re.compile(r"[+-][\d.]+( to [+-][\d.]+)?")
 _BELOW = re.compile(r"< [\d.]+")
+_DECIMAL = re.compile(r"\d+\.\d+")
 _LIMITED = re.compile(r"(-?[\d.,]+(?:e[+-]\d+)?) \((-?[\d.,e+-]+) to (-?[\d.,e+-]+)\)")
+
+
+_IN_TEXT = (_SIGNED, _BELOW, _DECIMAL, _LIMITED)
+"""Texts that are numbers, with what belongs to them."""
 
 
 def _cell(value: object, *, bold: bool = False) -> str:
@@ -276,12 +281,12 @@ def _in_math(text: str, *, bold: bool = False) -> str:
 
 def are_numbers(rows: Rows, number: int) -> bool:
     """Return whether a column has numbers, with limits or bounds, and no words."""
-    known = [row[number] for row in rows if row[number] is not None]
+    known = [row[number] for row in rows if row[number] not in (None, "–")]
     return bool(known) and all(
         (isinstance(value, int | float) and not isinstance(value, bool))
         or (
             isinstance(value, str)
-            and (" ± " in value or bool(_LIMITED.fullmatch(value) or _BELOW.fullmatch(value)))
+            and (" ± " in value or any(form.fullmatch(value) for form in _IN_TEXT))
         )
         for value in known
     )

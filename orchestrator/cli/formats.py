@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.analysis.counts import EQUAL
+from manyseed.orchestrator.cli.columns import sides_named
 from manyseed.orchestrator.cli.escaping import (
     Places,
     Rows,
@@ -159,10 +160,11 @@ def in_format(
     if name == TABLE:
         columns, rows, remarks = in_cells(frame)
         return _text(columns, rows, [*remarks, *notes]).encode()
-    columns, rows, remarks = in_cells(_ordered(frame, paper.columns), aligned=True)
+    columns, rows, remarks = in_cells(ordered(frame, paper.columns), aligned=True)
     best, told = _best(frame, columns, paper.alike) if paper.bold else (set(), [])
     if not paper.named:
-        columns, rows = _in_words(columns, rows)
+        heads, rows = _in_words(columns, rows)
+        columns, rows = sides_named(frame, columns, heads, rows)
     notes = [*remarks, *told, *notes]
     if name == MARKDOWN:
         return _markdown(columns, rows, notes, best, paper).encode()
@@ -183,7 +185,7 @@ _ADVICE = re.compile(
 )
 
 
-def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
+def ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
     """Return the columns asked for, in this order, with their intervals; first those of `--by`."""
     if not asked:
         return frame

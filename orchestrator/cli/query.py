@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
     takes,
     written_to,
 )
-from manyseed.orchestrator.cli.columns import NAMES, families, telling_apart
+from manyseed.orchestrator.cli.columns import NAMES, families, only, telling_apart
 from manyseed.orchestrator.cli.output import (
     counted,
     errors,
@@ -164,13 +164,23 @@ def query(
     elif form in _NUMBERS:
         question = replace(question, columns=of_file(results, question) or question.columns)
     frame = _bounded(results, question)
+    if form == formats.TABLE and table == "runs" and not (question.columns or question.is_grouped):
+        known = [one for one in frame.columns if not one.endswith("_below") and one != "sweep"]
+        marked = _bounded(results, replace(question, columns=[*known, "identical"]))
+        if marked["identical"].head(limit or _ROWS).any():
+            frame = marked
     if few and len(frame):
         frame = frame.select(one for one in frame.columns if frame[one].count())
+    shown = frame.columns
+    if form in formats.IN_WORDS and question.is_grouped and "n" in shown:
+        shown = formats.ordered(frame, question.columns).columns
     notes = [*apart, *_notes(list(sweeps.values()), question, frame)]
+    if form in formats.IN_WORDS and question.where is not None:
+        notes.insert(0, only(question.where, "runs" if table in _OF_TEST_SETS else "rows"))
     if question.is_grouped and "n" in frame.columns and form not in (formats.CSV, formats.PARQUET):
         from manyseed.orchestrator.asking.covering import covered
 
-        over = covered(results, question, frame)
+        over = covered(results, question, frame, shown)
         paper = replace(paper, alike=over.alike)
         notes = [*filter(None, [over.note]), *notes]
     if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
@@ -178,13 +188,17 @@ def query(
     of, asked = {"table": table}, bool(question.columns)
     if question.is_grouped and "n" in frame.columns:
         paper = replace(paper, columns=question.columns)
-    if _shows_spreads(question, form, frame):
+    if _shows_spreads(question, form, shown):
         pooled = ", pooled as root mean squares" if question.is_grouped else ""
         notes.append(
             f"Standard deviations{pooled}: between runs of a test set; of means, between test sets."
         )
+        if any(frame[name].null_count() for name in shown if name.endswith("_std")):
+            notes.append(
+                "–: no standard deviation, as all runs of a test set are identical, or it has one."
+            )
     if form in formats.IN_WORDS:
-        notes += [text for name, text in _EXPLAINED.items() if name in frame.columns]
+        notes += [text for name, text in _EXPLAINED.items() if name in shown]
     nothing = _nothing(results, question) if frame.is_empty() else ""
     _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked)
     if few:
@@ -236,10 +250,10 @@ _NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)
 """Formats that hold numbers as they are."""
 
 
-def _shows_spreads(question: Query, form: str, frame: pl.DataFrame) -> bool:
+def _shows_spreads(question: Query, form: str, shown: Sequence[str]) -> bool:
     """Return whether readers see standard deviations whose names do not say between what."""
     is_for_readers = form in formats.IN_WORDS or (form == formats.TABLE and "sd" in question.agg)
-    spreads = any(name.endswith(formats.SPREADS) for name in frame.columns)
+    spreads = any(name.endswith(formats.SPREADS) for name in shown)
     return is_for_readers and spreads and question.table in _OF_TEST_SETS
 
 
@@ -424,4 +438,9 @@ def plot(
         say(figure.title, style="bold")
         say(figure.caption, indent=2)
     written = str(files[0]) if len(files) == 1 else f"{files[0]} to {files[-1].name}"
+    if len(files) == 1 < len(drawn) and file.suffix == ".pdf":
+        apart = file.with_suffix(".svg")
+        written += f": {len(drawn):,} pages; a file for each: -o {apart}"
+        say(f"Wrote {written}")
+        return
     say(f"Wrote {written}.")

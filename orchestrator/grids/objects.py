@@ -64,7 +64,14 @@ def classifiers_in(estimator: Any) -> list[str]:
     for name in names:
         reason = 'is no classifier of manyseed; of your own, give an estimator, or "module:name"'
         if not isinstance(name, str):
-            raise UserError(reason.replace("is", "holds what is", 1), key="estimator")
+            own = name.__name__ if isinstance(name, type) else type(name).__name__
+            other = next((one for one in names if isinstance(one, str)), "xgb")
+            raise UserError(
+                f"a list takes names of classifiers of manyseed only, not {own}",
+                key="estimator",
+                remedy=f"one sweep of {own}(), one of {other}; then: "
+                f'first.compare(second, "{own}", "{other}")',
+            )
         require_one_of(name, CLASSIFIERS, reason, key="estimator")
     return [*dict.fromkeys(names)]
 

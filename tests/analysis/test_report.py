@@ -119,7 +119,7 @@ def test_alpha_hat_is_drawn_where_test_sets_are_large_enough_to_tell(delta):
     assert ("overview-alpha-hat-mean" in drawn) == (delta < 0.05)
     (cells,) = (plot for plot in content(tables).figures if plot.name == "cells-1")
     assert ("α̂" in cells.caption) == (delta < 0.05)
-    told = "Test sets are too small for α̂, which takes about 2,120 test points on each side."
+    told = "Test sets are too small for α̂, which takes test sets of about 4,240 points."
     assert (told in html) == (delta > 0.05)
     assert f"<td>&lt; {delta:.2f}</td>" in html
     assert "<td>0.0000</td>" not in html
@@ -353,7 +353,7 @@ def test_the_page_begins_with_the_answers_each_with_a_link():
         assert said.anchor in ids
         assert said.label in items
     first = shown.answers[0].text
-    start = "The results are incomplete: they lack 6 of 70 planned runs, of which 4 failed"
+    start = "The results are incomplete: of 70 planned runs, 4 failed and 2 are missing"
     assert first.startswith(start)
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import polars as pl
 
-from manyseed.analysis.counts import counted, fixed, signed
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted, fixed, signed, some
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import compare, compare_apart
+from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
@@ -243,6 +245,7 @@ def compare_pair(
         left_out=(len(sets_a) - len(chosen), len(sets_b) - len(chosen)),
         streams=streams if paired else (),
         result=result,
+        unlike=(*first.unlike.get(cell_a.cell, ()), *second.unlike.get(cell_b.cell, ())),
     )
 
 
@@ -317,7 +320,8 @@ def reply(
         Comparisons to print.
     """
     n, of_sweeps, notes = len(comparisons), other is not None, []
-    shown = usual_first(comparisons, lambda one: one.same)[:limit]
+    shown = _by_dataset(usual_first(comparisons, lambda one: one.same)[:limit])
+    usual = _usual_levels(comparisons)
     names = [
         {
             "a": two_named(one.a, one.b, one.same, of_sweeps=of_sweeps),
@@ -333,7 +337,7 @@ def reply(
         Answer(
             f"{first}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[row_of(one, several=n > 1)],
+            rows=[(row := row_of(one, several=n > 1)) | {"with": row["with"] or usual}],
         )
         for one, sides in zip(shown, names, strict=True)
     ]
@@ -356,6 +360,10 @@ def reply(
         asdict(one) | {"verdict": side_told(one), "words": [*words(one)]} for one in comparisons
     ]
     columns, table, below = _table(shown, comparisons)
+    if unlike := [*dict.fromkeys(text for one in shown for text in one.unlike)]:
+        apart = f"Unlike the others in accuracy, and counted: run {some(unlike, _LISTED)}."
+        below = [*below, apart]
+        notes += ["", apart] * (n == 1)
     ways = {side_told(one)[2:] for one in shown if told(one, judged(one)) in (A, B)}
     return Reply(
         answers,
@@ -368,7 +376,7 @@ def reply(
         below=below,
         paper=(
             ["dataset", "with", "a", "b", "verdict", "difference", f"± ({100 * confidence:g} %)"],
-            [in_paper(one, several=n > 1) for one in shown],
+            [in_paper(one, usual, several=n > 1) for one in shown],
             [
                 *(f"verdict: the {said} side." for said in ways),
                 "Differences: A - B.",
@@ -378,6 +386,22 @@ def reply(
         left=max(n - limit, 0),
         meanings={name: said for name, (_, said) in records()["compared"].columns.items()},
     )
+
+
+_LISTED = 3  # runs
+
+
+def _by_dataset(shown: Sequence[Compared]) -> list[Compared]:
+    """Return comparisons in their order, but those of one dataset together."""
+    datasets = [*dict.fromkeys(one.same.get("dataset") for one in shown)]
+    return sorted(shown, key=lambda one: datasets.index(one.same.get("dataset")))
+
+
+def _usual_levels(comparisons: Sequence[Compared]) -> str:
+    """Return the usual levels of the axes along which some comparisons have others."""
+    found = {axis: {str(one.same.get(axis)) for one in comparisons} for axis in AXES}
+    usual = ((REFERENCES.get(axis, ""), own) for axis, own in found.items())
+    return ", ".join(level for level, own in usual if own > {level})
 
 
 def _table(

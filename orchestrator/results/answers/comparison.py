@@ -90,6 +90,8 @@ class Compared:
         or of all `pairs`, together (Bonferroni); None for a single one.
     among_like : tuple of float or None
         Likewise for all comparisons that agree in `same`, such as those on one dataset.
+    unlike : tuple of str
+        Runs of the two that are unlike the others of their repeat in accuracy.
     """
 
     a: OneCell
@@ -106,6 +108,7 @@ class Compared:
     pairs: int = 1
     together: tuple[float, float] | None = None
     among_like: tuple[float, float] | None = None
+    unlike: tuple[str, ...] = ()
 
 
 def words(found: Compared) -> Iterator[str]:
@@ -380,10 +383,13 @@ def alike_in(one: Compared) -> list[str]:
     return [*where, *unusual(one.same)]
 
 
-def in_paper(one: Compared, *, several: bool) -> list[object]:
-    """Return the row of a comparison, of `several` or alone, in a table for a paper."""
+def in_paper(one: Compared, usual: str, *, several: bool) -> list[object]:
+    """Return the row of a comparison, of `several` or alone, in a table for a paper.
+
+    `usual`: what stands for levels that are all usual.
+    """
     (a, b), limits = told_apart(one), judged(one)
-    names = [one.same.get("dataset"), ", ".join(alike_in(one)), a, b]
+    names = [one.same.get("dataset"), ", ".join(alike_in(one)) or usual, a, b]
     said = {A: a, B: b, ALIKE: ALIKE, "": "not told"}[told(one, limits)]
     said += ", alone" if several and is_alone(one) else ""
     difference = "–" if one.result is None else signed(one.result.difference)
@@ -525,6 +531,21 @@ class AnalysedSweep:
     def by_cell(self) -> Mapping[tuple[object, ...], pl.DataFrame]:
         """The runs of each cell and snapshot."""
         return self.runs.partition_by("cell", "epoch", as_dict=True)
+
+    @cached_property
+    def unlike(self) -> Mapping[int, list[str]]:
+        """The runs that are unlike the others of their repeat in accuracy, in words, by cell."""
+        from manyseed.analysis.questions.ranking import outlying
+
+        sizes = last(self.results["repeats"]).select("cell", "repeat_index", "n_test")
+        runs = last(self.runs).filter(~pl.col("fixed")).join(sizes, on=["cell", "repeat_index"])
+        found: dict[int, list[str]] = {}
+        for row in outlying(runs).iter_rows(named=True):
+            address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
+            others = f"{fixed(row['low'], 3)} to {fixed(row['high'], 3)}"
+            text = f"{address} ({fixed(row['accuracy'], 3)}; others {others})"
+            found.setdefault(row["cell"], []).append(text)
+        return found
 
     def described(self, cell: AnalysedCell) -> OneCell:
         """Return a cell as comparisons report it."""

@@ -15,7 +15,7 @@ from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.questions.needed import RunsNeeded
-from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.questions.question import MOST_ROWS, Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import (
@@ -189,8 +189,15 @@ def howmany(
     return groups
 
 
-def reply(groups: Sequence[GroupAnswers]) -> Reply:
-    """Word the answers for each group of cells."""
+def reply(groups: Sequence[GroupAnswers], *, limit: int = MOST_ROWS) -> Reply:
+    """Word the answers for each group of cells.
+
+    Parameters
+    ----------
+    groups : sequence of GroupAnswers
+    limit : int
+        Groups of cells to print.
+    """
     values = [
         {
             "name": group.name,
@@ -220,7 +227,8 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
         {"groups": values},
         title=_headline(groups),
         columns=columns,
-        table=table,
+        table=table[:limit],
+        left=max(len(table) - limit, 0),
         below=[*_of_bounds(groups), *_of_ensembles(groups), *_published(groups)],
     )
 

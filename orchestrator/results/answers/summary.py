@@ -18,6 +18,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.question import Answer, Reply, incomplete
+from manyseed.analysis.tables.rows import last
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.computing.tables import (
     CMI,
@@ -49,10 +50,17 @@ if TYPE_CHECKING:
 _READ = (*TABLES, VARIANCE, CMI, POINTS)  # the tables that sentences are made from, if they exist
 
 
-def answers(paths: SweepPaths) -> list[Answer]:
-    """Return the answers that the page begins with: headlines, evidence, and figures of it."""
+def answers(paths: SweepPaths, where: str | None = None) -> list[Answer]:
+    """Return the answers that the page begins with: headlines, evidence, and figures of it.
+
+    `where`: a condition on cells, of which alone they then are.
+    """
     read_results(paths)
     record = Analysis.read(paths)
+    if where is not None:
+        told = _worked_out(paths, record, where)
+        own = on_page(paths, ours=True, where=where)
+        return [*_sentences(told["first"]), *_sentences(told["rest"]), *own]
     found = _kept(paths, record) or _worked_out(paths, record)
     counts = survey(paths).counts
     sentences = {name: _sentences(found[name]) for name in ("first", "rest")}
@@ -64,6 +72,21 @@ def answers(paths: SweepPaths) -> list[Answer]:
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
     further = further_answers(paths, record, found.get("further"))
     return [*sentences["first"], *short, *sentences["rest"], *further]
+
+
+def other_level(paths: SweepPaths) -> str | None:
+    """Return a condition on runs that headlines are not about; None if they are about all."""
+    from manyseed.analysis.questions.usual import scope
+
+    cells = last(read_results(paths)["cells"])
+    for axis, usual in scope(cells).items():
+        others = [
+            level for level in cells[axis].unique(maintain_order=True) if str(level) not in usual
+        ]
+        if others:
+            level = others[-1]
+            return f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
+    return None
 
 
 def further_answers(
@@ -125,11 +148,11 @@ def _kept(paths: SweepPaths, record: Analysis) -> Mapping[str, Any] | None:
     return kept
 
 
-def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
+def _worked_out(paths: SweepPaths, record: Analysis, where: str | None = None) -> Mapping[str, Any]:
     """Make the sentences from the tables; `first` are on recipes, before those on missing runs."""
     from manyseed.analysis.questions.question import answers, short_repeats
 
-    of, tables = evidence(paths)
+    of, tables = evidence(paths, where)
     mixed = [
         Answer(
             f"{text.partition(': ')[0]}: runs were made in several ways"

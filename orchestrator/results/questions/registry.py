@@ -24,6 +24,8 @@ from manyseed.orchestrator.errors import UserError, command, flag, in_python, re
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from manyseed.analysis.tables.rows import Tables
 
 _SUBJECTS = ("results", "evidence", "paths", "sweep")
@@ -61,6 +63,11 @@ class Found(list[Any]):
 
 class Sentences(list[str]):
     """Texts that are shown one below the other."""
+
+    @classmethod
+    def of(cls, answers: Iterable[Answer], *, why: bool) -> Sentences:
+        """Return the headlines of answers, or the evidence."""
+        return cls(one.text if why else one.headline for one in answers)
 
     def __repr__(self) -> str:
         return "\n".join(self) or super().__repr__()
@@ -240,10 +247,11 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     return replace(told, answers=answers)
 
 
-def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
+def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tables]:
     """Return what the page's questions are answered from, and the tables with duplicate fits.
 
-    Of runs and pairs, only the columns that these questions read.
+    Of runs and pairs, only the columns that these questions read. `where`: a condition on cells,
+    if only some count; scores of response curves, which are of all, are then left out.
     """
     from manyseed.analysis.axes import AXES
     from manyseed.analysis.questions.effects import effects
@@ -273,12 +281,37 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     tables = at_last(results.of_analysis(DRAWN_PAIRS, run_columns=of_runs, whole=True))
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None
+    scores = results.get(CMI)
+    if where is not None:
+        cells = _meeting(tables.cells, where)
+        tables, pairs, scores = _only(tables, cells), _only(pairs, cells), None
+        variance = None if variance is None else variance.join(cells, on="cell", how="semi")
     by_classifier = effects(pairs, by=("classifier",))
     every, options = once(tables), record.conventions(paths)
     own = independent(every)
     most = most_frequent_shares(paths)
-    found = Evidence(own, by_classifier, variance, options, results.get(CMI), every, most)
+    found = Evidence(own, by_classifier, variance, options, scores, every, most)
     return found, tables
+
+
+def _meeting(cells: pl.DataFrame, where: str) -> pl.DataFrame:
+    """Return the cells that meet a condition; raises a UserError if none does."""
+    from manyseed.orchestrator.conditions import wanted
+
+    found = cells.filter(wanted(where, cells.schema, "--where")).select("cell")
+    if found.is_empty():
+        raise UserError("no analysed cell meets it", key="--where", value=where)
+    return found
+
+
+def _only(tables: Tables, cells: pl.DataFrame) -> Tables:
+    """Return the rows of some cells; tables without rows may have no columns."""
+    parts = {
+        name: own.join(cells, on="cell", how="semi", maintain_order="left")
+        for name in ("runs", "pairs", "repeats", "cells")
+        if "cell" in (own := getattr(tables, name)).columns
+    }
+    return replace(tables, **parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,12 +321,21 @@ class _Read:
     readable: SweepPaths
 
 
-def on_page(paths: SweepPaths, *, ours: bool) -> list[Answer]:
-    """Return the answers to questions of the page that are not in `PAGE`: `ours`, or others'."""
+def on_page(paths: SweepPaths, *, ours: bool, where: str | None = None) -> list[Answer]:
+    """Return the answers to questions of the page that are not in `PAGE`: `ours`, or others'.
+
+    `where`: a condition; questions without that option are left out.
+    """
     own = records(sys.modules[__name__])
     more = [one.name for one in known().values() if one.on_page and one not in PAGE]
     asked = [name for name in more if (name in own) == ours]
-    return [answer for name in asked for answer in reply(_Read(paths), name).answers]
+    given = {} if where is None else {"where": where}
+    return [
+        answer
+        for name in asked
+        if given.keys() <= options(known()[name]).keys()
+        for answer in reply(_Read(paths), name, **given).answers
+    ]
 
 
 _ANSWERS = "orchestrator.results.answers"

@@ -308,9 +308,7 @@ def test_small_test_sets_are_not_too_small_for_a_large_difference():
     tables = planted(alpha=of_classifier(**{"mlp": 0.3, "lr-sgd": 0.0}), delta=0.2)
     differ, rest = dict(headlines(tables))["levels"].splitlines()
     assert differ == "Runs of mlp differ among themselves (α̂ up to 0.30)."
-    assert (
-        rest == "Smaller differences are not seen: that takes about 2,120 test points on each side."
-    )
+    assert rest == "Smaller differences are not seen: that takes test sets of about 4,240 points."
 
 
 def test_a_spread_below_a_test_point_is_told_beside_its_bound():
@@ -458,7 +456,7 @@ def test_where_the_test_cannot_see_it_says_so_and_how_many_points_would_do():
     assert blind.startswith(
         "With so few test points in data-00, α̂ cannot detect differences below δ = 0.30; a small α̂"
     )
-    assert "(60 runs). About 2,120 test points on each side would be enough." in blind
+    assert "(60 runs). Test sets of about 4,240 points would be enough." in blind
     clear = said(planted(delta=0.04))["levels"]
     assert clear.startswith(
         "No run is seen to differ from the others of its repeat by more than 5%"
@@ -761,10 +759,21 @@ def test_few_runs_of_several_test_sets_tell_how_much_their_accuracies_vary():
 
 def test_alpha_is_told_only_where_test_sets_are_large_enough():
     (blind,) = [text for about, text in headlines(planted(delta=0.3)) if about == "levels"]
-    assert blind == (
-        "Test sets are too small for α̂, which takes about 2,120 test points on each side."
-    )
+    assert blind == ("Test sets are too small for α̂, which takes test sets of about 4,240 points.")
     (clear,) = [text for about, text in headlines(planted()) if about == "levels"]
     assert clear == "No run is seen to differ by more than 5% of the test points."
     (one,) = [text for about, text in headlines(one_apart("mlp", run=3)) if about == "levels"]
     assert one == "1 of 60 runs is unlike the others (mlp 1); see run 1:0:3."
+
+
+def test_cells_that_differ_in_what_varies_are_told_beside_each_other():
+    both = planted(classifiers=("a", "b"), repeats=1, runs=3, sd=0.02)
+    vary = pl.when(pl.col("classifier") == "a").then(pl.lit("init")).otherwise(pl.lit("batch"))
+    parts = [getattr(both, name) for name in ("runs", "pairs", "repeats", "cells")]
+    of_one = Tables(
+        *(part.with_columns(vary=vary).with_columns(classifier=pl.lit("mlp")) for part in parts)
+    )
+    ((_, short),) = [one for one in headlines(of_one) if one[0] == "spread"]
+    assert short.startswith("Between seeds, sd of accuracy on this test set: ")
+    assert re.search(r"\binit 0\.\d+ \(", short)
+    assert re.search(r"\bbatch 0\.\d+ \(", short)

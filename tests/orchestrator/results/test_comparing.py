@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -561,7 +562,7 @@ def test_every_row_of_a_table_is_of_its_first_cell_minus_its_second(
         reply.notes
     )
     in_paper = {row[1]: row[4] for row in reply.paper[1]}
-    assert [in_paper[", ".join(unusual(one.same))] for one in table] == [
+    assert [in_paper[", ".join(unusual(one.same)) or "1.0, none"] for one in table] == [
         *("lr-sgd", "xgb, alone", "≈, alone", "not told")
     ]
     sure = [replace(one, confidence=0.99) for one in table]
@@ -702,3 +703,43 @@ def test_runs_are_paired_unless_most_of_a_side_would_be_left_out(
     held = [{"s": replace(side["s"], fixed=True)} for side in sides[:1]]
     [(x, y)], found = on_shared(*held, sides[1], ["batch"])
     assert (len(x.values), len(y.values), found) == (few, 10, True)
+
+
+def test_a_paper_names_the_sides_of_a_comparison(quick_analysed: Sweep) -> None:
+    """Heads and verdicts by the names of one pair; of several, columns A and B beside them."""
+    asked = ("compare", quick_analysed.directory, "--format", "latex", "--columns")
+    columns = "dataset,with,mean_a,mean_b,difference,low,high,verdict"
+    code, text = inside(*asked, columns)
+    assert code == 0
+    head = next(line for line in text.splitlines() if line.startswith("dataset & "))
+    names = quick_analysed.results["cells"]["classifier"].unique().to_list()
+    data = quick_analysed.results["cells"]["dataset"][0]
+    heads = head.replace("\\\\", " ")
+    assert all(f"mean {name}" in heads for name in names), heads
+    assert "mean a" not in text
+    assert "a better" not in text
+    assert "b better" not in text
+    assert "over seeds and new test sets" in text, "what intervals are over"
+    by = ("--by", "train_fraction")
+    code, text = inside(*asked, "mean_a,mean_b,verdict", *by)
+    assert code == 0
+    assert f"Only runs with dataset = {data}." not in text
+    where = ("--where", f"dataset = '{data}'")
+    assert f"Only runs with dataset = {data}." in inside(*asked, "a,b,verdict", *where)[1]
+    code, text = inside(*asked, "train_fraction,verdict", *by)
+    assert code == 2
+    assert "the column with has the levels" in text
+
+
+def test_a_table_of_comparisons_is_by_dataset_and_tells_usual_levels(quick_analysed: Sweep) -> None:
+    code, text = inside("compare", quick_analysed.directory, "--format", "latex")
+    assert code == 0
+    body = text.partition("\\midrule\n")[2].partition("\\bottomrule")[0].splitlines()
+    cells = [line.removesuffix(" \\\\").split(" & ") for line in body]
+    datasets = [row[0] for row in cells]
+    changes = sum(a != b for a, b in pairwise(datasets))
+    assert changes == len({*datasets}) - 1
+    assert "" not in [row[1] for row in cells], "levels that are all usual have a name"
+    kinds = re.search(r"\\begin\{tabular\}\{(.*)\}\n", text)
+    assert kinds, text
+    assert re.sub(r"[^lr]", "", kinds[1])[-2:] == "rr", "the difference and half of its interval"

@@ -238,6 +238,8 @@ def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) ->
         "runs with the same index are paired where they share random streams",
         "Satterthwaite's degrees of freedom [@satterthwaite1946]",
         "Welch's [@welch1947]",
+        "each test set is one observation of a paired t test, and the interval is widened at "
+        "either end to that over seeds, where that reaches further.",
         "P(A better than B) is the probability of improvement [@agarwal2021]",
         "Effects of training fraction and continuous perturbation are differences from the "
         "reference level, paired by test set, with t tests over test sets; p values are corrected "

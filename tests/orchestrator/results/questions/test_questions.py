@@ -6,6 +6,7 @@ import html
 import io
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -419,3 +420,33 @@ def test_a_question_by_another_name_is_told_what_asks_it():
     for name, meant in registry._MEANT.items():
         assert meant in registry.known()
         assert name not in registry.known()
+
+
+def test_headlines_say_which_runs_they_are_of(quick_analysed: Sweep) -> None:
+    directory = quick_analysed.directory
+    code, text = inside("answers", directory)
+    assert code == 0
+    first = next(line for line in text.splitlines() if "are of the runs with" in line)
+    runs = quick_analysed.results["runs"].filter(~pl.col("identical"))
+    usual = runs.filter(perturb_continuous="none", train_fraction=1.0)
+    assert first == (
+        "Accuracy, spread and points are of the runs with perturb continuous none, "
+        f"train fraction 1.0: {usual.height:,} of {runs.height:,}."
+    )
+    [more] = [line for line in text.splitlines() if line.startswith("Of other runs: ")]
+    asked = shlex.split(more.partition(": manyseed ")[2])
+    code, others = inside(*asked)
+    assert code == 0, others
+    axis = asked[-1].partition(" = ")[0].replace("_", " ")
+    assert axis in first
+    assert f"are of the runs with {axis}" not in others
+    assert quick_analysed.answers(where=asked[-1]) != quick_analysed.answers()
+    assert inside(*asked, "points") == inside("answers", directory, "points", *asked[-2:])
+    code, text = inside("answers", directory, "--where", "train_fraction = 3")
+    assert code == 2
+    assert "no analysed cell meets it" in text
+
+
+def test_figure_1_says_which_runs_it_is_of(quick_analysed: Sweep) -> None:
+    said = quick_analysed.plot.all("classifiers")[0].caption
+    assert "Only the runs with perturb continuous none, train fraction 1.0." in said

@@ -415,17 +415,19 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         yield replace(one, headline=headline, evidence=f"{one.evidence}{why}")
 
 
+_FIGURES = ("overview-accuracy-std", "cells-1")
+
+
 def _of_spread(evidence: Evidence) -> Iterator[Answer]:
     """Say how much accuracy varies between seeds, and with which classifier most and least."""
     found = spreads(evidence.tables)
     if found is None:
         yield from _few_runs(*of_few_runs(evidence.tables))
         return
-    figures = ("overview-accuracy-std", "cells-1")
     alike = " ".join(one.words for one in found.alike)
     of = f"Between seeds, sd of accuracy{f' ({found.where})' if found.where else ''}"
     if not found.rows:
-        yield Answer(_limits(found.alike), evidence=alike, figures=figures)
+        yield Answer(_limits(found.alike), evidence=alike, figures=_FIGURES)
         return
     still = "".join(f"; {one.limit}" for one in found.alike)
     alike = f" {alike}" if alike else ""
@@ -457,7 +459,7 @@ def _of_spread(evidence: Evidence) -> Iterator[Answer]:
             evidence=f"Between seeds, the accuracy of {most.classifier} varies with a standard "
             f"deviation of {largest} (95 %; {over}).{alike}",
             rows=rows,
-            figures=(*figures, "summary"),
+            figures=(*_FIGURES, "summary"),
         )
         return
     told = "which varies most is not told"
@@ -498,7 +500,7 @@ def _of_spread(evidence: Evidence) -> Iterator[Answer]:
         headline,
         evidence=text + alike,
         rows=rows,
-        figures=(*figures, "summary"),
+        figures=(*_FIGURES, "summary"),
     )
 
 
@@ -512,12 +514,11 @@ def _few_runs(
     found: Sequence[SeedSpread], alike: Sequence[AlikeRuns], sets: int
 ) -> Iterator[Answer]:
     """Say how much accuracy varies on one test set or several, without comparing classifiers."""
-    figures = ("overview-accuracy-std", "cells-1")
     if not found and not alike:
         return
     few = " ".join(one.words for one in alike)
     if not found:
-        yield Answer(_limits(alike), evidence=few, figures=figures)
+        yield Answer(_limits(alike), evidence=few, figures=_FIGURES)
         return
     limits = [f"{fixed(row.sd)} ({fixed(row.low)} to {fixed(row.high)})" for row in found]
     own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
@@ -532,7 +533,7 @@ def _few_runs(
         f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}).{untold}"
         f"{f' {few}' if few else ''}",
         rows=[asdict(row) for row in found],
-        figures=(*figures, "summary"),
+        figures=(*_FIGURES, "summary"),
     )
 
 

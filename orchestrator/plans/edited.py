@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,17 @@ _READ_LATER = ("analysis",)  # what no plan holds
 
 def warn_of_edits(paths: SweepPaths) -> None:
     """Warn of a sweep file that asks for other runs than are planned, if there is one."""
-    if (file := edited(paths)) is not None:
-        warn(
-            f"{file} was edited after it was planned, and what is trained is what was planned; "
-            f"plan it again with: {command('plan', file)}"
-        )
+    if (file := edited(paths)) is None:
+        return
+    # by default, a plan is made in the working folder
+    is_there = file == paths.sweep_file
+    with suppress(OSError):  # a working folder that is gone
+        is_there |= paths.directory.resolve().parent == Path.cwd().resolve()
+    out = [] if is_there else ["--out", paths.directory]
+    warn(
+        f"{file} was edited after it was planned, and what is trained is what was planned; "
+        f"plan it again with: {command('plan', file, *out)}"
+    )
 
 
 def edited(paths: SweepPaths) -> Path | None:
@@ -33,7 +40,10 @@ def edited(paths: SweepPaths) -> Path | None:
     """
     own = paths.sweep_file
     names = ("sweep.toml", f"{paths.directory.absolute().name}.toml")
-    folders = dict.fromkeys(one.absolute() for one in (Path(), paths.directory.parent))
+    folders: dict[Path, None] = {}
+    for folder in (Path(), paths.directory.parent):
+        with suppress(OSError):  # a working folder that is gone
+            folders[folder.absolute()] = None
     beside = [folder / name for folder in folders for name in names]
     for file in beside:
         if file.is_file() and _written(file) > _written(own) and _differ(file, own):
@@ -47,8 +57,9 @@ def _written(file: Path) -> float:
 
 
 def _shortly(file: Path) -> Path:
-    here = Path.cwd()
-    return file.relative_to(here) if file.is_relative_to(here) else file
+    with suppress(OSError, ValueError):
+        return file.relative_to(Path.cwd())
+    return file
 
 
 def _differ(file: Path, own: Path) -> bool:

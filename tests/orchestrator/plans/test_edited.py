@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
-from manyseed.orchestrator.plans.edited import edited
+from manyseed.orchestrator.plans.edited import edited, warn_of_edits
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import QUICK, command, write
 
@@ -62,3 +63,19 @@ def test_submit_and_resume_say_it(sweep: Sweep, tmp_path: Path) -> None:
     assert sweep.status()["runs"]["done"] + sweep.status()["runs"]["copy"] == 64, "the plan's runs"
     with pytest.warns(UserWarning, match="edited after it was planned"):
         assert sweep.submit() is None
+
+
+def test_the_command_plans_into_the_sweep_wherever_it_is_typed(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later(tmp_path / "sweep.toml", MORE)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="plan it again with") as told:
+        warn_of_edits(sweep.paths)
+    (text,) = (str(one.message) for one in told)
+    verb, *words = shlex.split(text.partition("again with: manyseed ")[2])
+    assert command(verb, *words).returncode == 0
+    assert sweep.status()["runs"]["runs"] == 80
+    assert not list(Path().iterdir())
+    assert edited(sweep.paths) is None

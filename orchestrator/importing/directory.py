@@ -182,7 +182,7 @@ class Doubts:
         self._tell_apart(self._tell_order_or_sign())
 
     def _warn(self, what: str) -> None:
-        files = self._source.files
+        files = {*self._source.files}
         are_alike = len(files) > 1 and len({file.name for file in files}) == 1
         own = self._source.classifier if are_alike else self._source.file.name
         self._seen.told.append(f"{own}: {what}")

@@ -244,6 +244,10 @@ def shown_below(files: Sequence[Path]) -> dict[Path, str]:
     return {file: file.relative_to(top).as_posix() for file in files}
 
 
+def _is_below(name: str | None, file: Path) -> bool:
+    return name is not None and name != file.name
+
+
 def placed_below(sources: Sequence[PredictionFile], files: Sequence[Path]) -> list[PredictionFile]:
     """Return arrays whose runs are told by the paths of their files, if names are alike."""
     names = shown_below(files)
@@ -251,7 +255,7 @@ def placed_below(sources: Sequence[PredictionFile], files: Sequence[Path]) -> li
         replace(
             one,
             places=[
-                f"{place.removesuffix(of.name)}{names.get(of, of.name)}"
+                place.removesuffix(of.name) + names[of] if _is_below(names.get(of), of) else place
                 for place, of in zip(one.places, one.files, strict=True)
             ],
         )

@@ -53,7 +53,7 @@ def by_place(
         if {*named.values()} != {*classes}:
             continue
         best = np.array([*named.values()])[frame[[*named]].to_numpy().argmax(axis=1)]
-        predicted = given["prediction"]
+        predicted = given.get("prediction", "")
         if predicted in frame.columns and [*frame[predicted].cast(pl.String)] != [*best]:
             continue
         whole[form] = kind_of_scores(frame[[*named]])
@@ -71,7 +71,7 @@ def of_predicted(
     frame: pl.DataFrame, given: Mapping[str, str], classes: Sequence[str]
 ) -> dict[str, str]:
     """Return the one column that is the probability of one of two classes, as predictions show."""
-    if len(classes) != 2 or given["prediction"] not in frame.columns:
+    if len(classes) != 2 or given.get("prediction") not in frame.columns:
         return {}
     label = frame[given["prediction"]].cast(pl.String)
     found: dict[str, str] = {}

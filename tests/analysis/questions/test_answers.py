@@ -583,7 +583,7 @@ def test_what_is_missing_comes_first():
     )
     assert found[0].about == "missing"
     text = found[0].text
-    assert "lack 12 of 60 planned runs, of which 3 failed; 3 of 6 repeats" in text
+    assert "of 60 planned runs, 3 failed and 9 are missing; 3 of 6 repeats lack runs" in text
     whole = said(planted(), planned=60, finished=60)
     assert "missing" not in whole
 
@@ -702,7 +702,9 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     assert headlines(planted(classifiers=("a",)))[0][1].startswith("data-00: a 0.")
     assert "\n" not in headlines(planted(classifiers=("a",)))[0][1]
     with_noise = planted(schemes=("none", "noise"))
-    assert headlines(with_noise)[0][1].startswith("data-00: ")  # the usual level is not said
+    of_which, found = (one[1] for one in headlines(with_noise)[:2])
+    assert of_which.endswith("are of the runs with perturb continuous none: 60 of 120.")
+    assert found.startswith("data-00: ")
 
 
 def test_the_spread_of_a_single_classifier_is_told_with_its_interval():

@@ -31,6 +31,7 @@ def paths(tmp_path: Path) -> Any:
         results=tmp_path / "results",
         report=tmp_path / "index.html",
         submissions=list,
+        copying=("", ""),
     )
 
 

@@ -258,7 +258,7 @@ def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: P
         ),
         tmp_path / "o",
     )
-    with pytest.raises(UserError, match="no results yet"):
+    with pytest.raises(UserError, match="no run is finished yet"):
         one.compare(other)
     assert inside("compare", one.directory, "--a", "cell = 0")[0] == 2
 

@@ -608,8 +608,8 @@ def test_the_least_that_is_needed_names_its_cell() -> None:
         ((4, 9, 2), ("xgb", "mlp", "svm"), "enough: xgb, svm; too few: mlp."),
         ((4,), ("xgb",), "enough."),
         ((9,), ("xgb",), "too few."),
-        ((4, 9, 9), ("a,b", "mlp", "svm"), "of 3: 1 enough, 2 too few."),
-        ((4, 9, *[None] * 5), "abcdefg", "of 7: 1 enough, 1 too few, 5 not told."),
+        ((4, 9, 9), ("a,b", "mlp", "svm"), "of 3 that vary: 1 enough, 2 too few."),
+        ((4, 9, *[None] * 5), "abcdefg", "of 7 that vary: 1 enough, 1 too few, 5 not told."),
     ],
 )
 def test_the_headline_names_what_has_enough_runs(

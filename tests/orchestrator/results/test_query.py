@@ -157,7 +157,8 @@ def test_a_condition_without_rows_is_told_the_values_that_there_are(sweep: Sweep
     first, *hints = told.splitlines()
     assert first.startswith("No row of the table effects meets: axis=")
     metrics = sweep.results["effects"]["metric"].unique().sort().cast(pl.String).to_list()
-    assert hints == [f"  metric: {', '.join(metrics)}"], "the axis has this value"
+    meant = f"  did you mean metric = 'accuracy_mean'? Others: {', '.join(metrics)}"
+    assert hints == [meant], "the axis has this value"
     told = asked(sweep, "-w", "train_fraction = 0.3 AND accuracy_mean > 2 AND classifier = 'xgb'")
     assert told.splitlines()[1:] == ["  train_fraction: 0.5, 1.0"]
     assert len(asked(sweep, "-w", "accuracy_mean > 2").splitlines()) == 1
@@ -533,7 +534,7 @@ def test_a_grouped_table_says_over_which_cells_its_rows_are(tmp_path: Path) -> N
 
         results: dict[str, Results] = {"": Planted(cells=cells)}  # type: ignore[dict-item]
         frame = cells.group_by(by, maintain_order=True).agg(n=pl.len())
-        found = covered(results, Query(by=by), frame)
+        found = covered(results, Query(by=by), frame, frame.columns)
         return len({*found.alike}), found.note
 
     note = "Each row is a mean over 2 datasets × 2 noise levels. Runs in a row: 20."
@@ -550,7 +551,8 @@ def test_a_grouped_table_says_over_which_cells_its_rows_are(tmp_path: Path) -> N
     other = cells.with_columns(perturb_continuous=none)
     count, note = told(other, "classifier")
     assert (count, "2 noise levels, but not the same for all" in note) == (2, True)
-    assert told(cells, "classifier", "dataset", "perturb_continuous") == (1, "")
+    alone = told(cells, "classifier", "dataset", "perturb_continuous")
+    assert alone == (1, "Runs in a row: 5."), "of a single cell"
 
 
 @pytest.mark.parametrize(

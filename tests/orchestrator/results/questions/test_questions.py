@@ -228,7 +228,7 @@ def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
         assert code == 0
         bodies = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
         heads = bodies[0]
-        a, b = (heads.index(f"mean {side}") for side in "ab")
+        a, b = (heads.index(f"mean {side}") for side in "AB")
         bold = [("**" in body[a], "**" in body[b]) for body in bodies[2:]]
         assert bold == [(False, True), (False, False), (True, False)]
         assert len(heads) == (4 if columns else 7)  # a and b, without which rows look alike

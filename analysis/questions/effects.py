@@ -430,17 +430,14 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
 
 
 def _matters(what: str, levels: Mapping[str, Sequence[str]]) -> str:
-    """Return a headline with the classifiers that each level moves: one line, or one a level."""
+    """Return a headline with the classifiers that each level moves, or that the first does."""
     each = [f"{level} ({', '.join(moved)})" for level, moved in levels.items()]
     whole = f"{what}: {', '.join(each)}."
     if shortest([whole, ""]):
         return whole
-    lines = [
-        first_ones(moved, f"{'Also' if n else f'{what}:'} {level} ({{}}).".format)
-        for n, (level, moved) in enumerate([*levels.items()][:LISTED])
-    ]
-    more = len(levels) - len(lines)
-    return "\n".join([*lines, *([f"So do {counted(more, 'other level')}."] if more else [])])
+    level, moved = next(iter(levels.items()))
+    more = f" and {counted(len(levels) - 1, 'other level')}" if len(levels) > 1 else ""
+    return first_ones(moved, f"{what}: {level} ({{}}){more}.".format)
 
 
 def _effect(row: Mapping[str, Any]) -> str:

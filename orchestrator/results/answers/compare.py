@@ -59,7 +59,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     verdict,
     words,
 )
-from manyseed.orchestrator.results.answers.sides import Pair, as_models, pairs_of, require_sides
+from manyseed.orchestrator.results.answers.sides import Pair, model_axes, pairs_of, require_sides
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.questions.registry import AskedSweep
 
@@ -126,7 +126,7 @@ def compare_cells(
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     higher = False if lower else first.higher_is_better(metric)
     is_plain = by == "classifier" and a is None and not between and second is first
-    named = as_models(pairs) if is_plain else {}
+    named = model_axes(pairs) if is_plain else {}
 
     def at(sure: float, chosen: Sequence[Pair]) -> list[Compared]:
         return [

@@ -135,7 +135,7 @@ def _levels(cells: pl.DataFrame, by: str, *, in_models: bool = False) -> list[Pa
     return pairs
 
 
-def as_models(pairs: Sequence[Pair]) -> dict[tuple[int, int], tuple[str, ...]]:
+def model_axes(pairs: Sequence[Pair]) -> dict[tuple[int, int], tuple[str, ...]]:
     """Return the axes by which sides are named, of each pair of cells by classifier.
 
     Where some are of two configurations of one classifier, all are models of a family, which are

@@ -63,6 +63,12 @@ def classifiers_in(estimator: Any) -> list[str]:
         raise UserError("names no classifier", key="estimator", value=[])
     for name in names:
         reason = 'is no classifier of manyseed; of your own, give an estimator, or "module:name"'
+        if not isinstance(name, str | type) and not hasattr(name, "fit"):
+            raise UserError(
+                f"holds what is no classifier: {name!r}",
+                key="estimator",
+                remedy=f"give names ({', '.join(CLASSIFIERS)}), or one estimator",
+            )
         if not isinstance(name, str):
             own = name.__name__ if isinstance(name, type) else type(name).__name__
             other = next((one for one in names if isinstance(one, str)), "xgb")

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,6 +263,13 @@ class DatasetRows:
     test: NDArray[np.int64]
 
 
+class Feature(NamedTuple):
+    """A column of a table: its name, and its labels in the order of their codes if it has any."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
     """The data of one fit, after subsampling, resampling and perturbation, before encoding.
@@ -290,6 +297,8 @@ class TrainingSet:
         (`jobs.images`); or ``none``.
     test_augment : str
         The same for test images, anew for each member.
+    features : tuple of Feature
+        Each column's name, and its labels in the order of their codes; empty where not known.
     shared : dict
         What fits of runs that have the same rows share, such as these rows encoded, by name.
     """
@@ -304,6 +313,7 @@ class TrainingSet:
     in_dataset: DatasetRows | None = None
     augment: str = "none"
     test_augment: str = "none"
+    features: tuple[Feature, ...] = ()
     shared: dict[str, tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -194,6 +194,7 @@ class Trainer:
             ),
             augment=cell.augment,
             test_augment=cell.test_augment,
+            features=data.features,
         )
 
     def _points(self, run: Run) -> NDArray[np.int64]:

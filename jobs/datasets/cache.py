@@ -13,12 +13,12 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.datasets.info import PointNames, Samples
 from manyseed.jobs.run import (
     IDENTITY_VERSION,
+    Feature,
     Json,
     MachineError,
     NotFetched,
@@ -48,6 +49,9 @@ _NAMES: Mapping[Literal["file", "row_id", "row"], str] = {
     "row": "rows.json",
 }
 """What samples are called: beside what is checked, as earlier versions did not write it."""
+
+_FEATURES = "columns.json"
+"""Each column's name and labels: beside what is checked, too."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -115,16 +119,36 @@ def names_of(canonical: Mapping[str, Any], home: Path) -> PointNames | None:
     return None
 
 
+def features_of(canonical: Mapping[str, Any], home: Path) -> tuple[Feature, ...]:
+    """Return the names and labels of a prepared copy's columns; none if not known here."""
+    try:
+        found = json.loads((folder(canonical, home) / _FEATURES).read_text())
+        return tuple(Feature(str(of), tuple(map(str, labels))) for of, labels in found)
+    except (OSError, *UNLIKE):
+        return ()
+
+
 def name(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
-    """Write what samples are called beside a prepared copy that an earlier version made."""
+    """Write what is not checked beside a prepared copy that an earlier version made."""
     with suppress(OSError):  # a folder of others that may not be changed
-        _write_names(folder(canonical, home), samples.names)
+        _write_names(folder(canonical, home), samples)
 
 
-def _write_names(where: Path, names: PointNames | None) -> None:
+def _write_names(where: Path, samples: Samples) -> None:
+    """Write what samples and columns are called, as far as that is known."""
+    names = samples.names
+    called: dict[str, Sequence[object]] = {}
     if names is not None:
-        text = json.dumps([*names.of]).encode()
-        place(where / _NAMES[names.kind], lambda file: file.write(text))
+        called[_NAMES[names.kind]] = [*names.of]
+    if samples.features:
+        called[_FEATURES] = samples.features
+    for file, of in called.items():
+        text = json.dumps(of).encode()
+        place(where / file, partial(_put, text))
+
+
+def _put(text: bytes, file: IO[bytes]) -> None:
+    file.write(text)
 
 
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
@@ -147,6 +171,7 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
             n_official_train=about["n_official_train"],
             groups=np.load(where / GROUPS) if GROUPS in about["files"] else None,
             roles=np.load(where / ROLES) if ROLES in about["files"] else None,
+            features=features_of(canonical, home),
         )
         _require_consistent(samples)
     except FileNotFoundError as error:
@@ -217,7 +242,7 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
             "shape": array.shape,
             "dtype": array.dtype.str,
         }
-    _write_names(where, samples.names)
+    _write_names(where, samples)
     about = {
         "format": FORMAT,
         "origin": dict(provenance),

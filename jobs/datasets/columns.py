@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, spelling
 from manyseed.jobs.datasets.info import ColumnInfo, Looks, Samples, Tells
+from manyseed.jobs.run import Feature
 
 Doubt = tuple[Looks, tuple[str, ...]]
 """What else a column looks like as it is written, and some of its values."""
@@ -389,7 +390,9 @@ def to_samples(
     names, y = classes_of(target, are_listed=are_listed)
     X = np.empty((n, len(features)))
     cardinality = np.zeros(len(features), dtype=np.int32)
+    taken = []
     for j, column in enumerate(features):
+        labels: tuple[str, ...] = ()
         if column.is_categorical:
             labels, codes = encode(column.values)
             X[:, j] = np.where(codes < 0, np.nan, codes)
@@ -399,7 +402,8 @@ def to_samples(
             if np.isinf(X[:, j]).any():
                 reason = f"holds infinite numbers in column {column.name!r}; leave it out, or mark"
                 raise Refused("source", what, f"{reason} them as missing")
-    return Samples(X, y, cardinality, names)
+        taken.append(Feature(column.name, labels))
+    return Samples(X, y, cardinality, names, features=tuple(taken))
 
 
 LISTED = 20

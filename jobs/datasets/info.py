@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Option, Refused
-from manyseed.jobs.run import IDENTITY_VERSION, identity
+from manyseed.jobs.run import IDENTITY_VERSION, Feature, identity
 
 Kind = Literal["continuous", "categorical", "ignored", "target"]
 Looks = Literal[
@@ -122,6 +122,8 @@ class DatasetInfo:
     n_copies : int
         Rows of a file whose features are all those of an earlier row, though values hardly repeat;
         0 where rows that belong together are named, and where it is not known.
+    features : tuple of Feature
+        Of a table, as in `Samples`; empty for other sources.
     leaked : (int, int)
         Images of a folder's test part whose bytes are those of a training image, and how many of
         them are of another class.
@@ -149,6 +151,7 @@ class DatasetInfo:
     missing: tuple[str, ...] = ()
     target: ColumnInfo | None = None
     n_copies: int = 0
+    features: tuple[Feature, ...] = ()
     leaked: tuple[int, int] = (0, 0)
     absent: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
@@ -204,6 +207,8 @@ class DataShape:
         The column of classes, where a user should check it.
     n_copies : int
         As in `DatasetInfo`.
+    features : tuple of Feature
+        As in `DatasetInfo`.
     leaked : (int, int)
         As in `DatasetInfo`.
     """
@@ -225,6 +230,7 @@ class DataShape:
     missing: tuple[str, ...] = ()
     target: ColumnInfo | None = None
     n_copies: int = 0
+    features: tuple[Feature, ...] = ()
     leaked: tuple[int, int] = (0, 0)
 
 
@@ -260,6 +266,8 @@ class Samples:
     names : PointNames or None
         What each sample is called, unless it is the row of the source at its place; not known of a
         prepared copy that is read.
+    features : tuple of Feature
+        Each feature's name, and its labels in the order of their codes; empty where they have none.
     """
 
     X: NDArray[Any]
@@ -271,6 +279,7 @@ class Samples:
     groups: NDArray[np.int64] | None = None
     roles: NDArray[np.uint8] | None = None
     names: PointNames | None = None
+    features: tuple[Feature, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ from manyseed.jobs.datasets.parts import (
     require_several,
 )
 from manyseed.jobs.datasets.split import n_points, nearest_size, sizes_near
-from manyseed.jobs.run import MachineError
+from manyseed.jobs.run import Feature, MachineError
 
 SOURCES: dict[str, DatasetSource] = {
     "sklearn": builtin.SKLEARN_SOURCE,
@@ -212,6 +212,8 @@ class Dataset:
         The group of each row, where rows belong together.
     roles : uint8 array (set, n_samples) or None
         With several official test sets, the role of each row in them (`folds`).
+    features : tuple of Feature
+        Each column's name, and its labels in the order of their codes; empty where not known.
     """
 
     X: NDArray[Any]
@@ -222,6 +224,7 @@ class Dataset:
     official_test: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
     roles: NDArray[np.uint8] | None = None
+    features: tuple[Feature, ...] = ()
 
     def rows(self, index: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Return a float64 copy of some rows (index, feature)."""
@@ -287,7 +290,8 @@ def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
     home = home or cache.data_home()
     try:
         cache.read(info.canonical, home)
-        if renumbers(info.canonical) and cache.names_of(info.canonical, home) is None:
+        unnamed = renumbers(info.canonical) and cache.names_of(info.canonical, home) is None
+        if unnamed or cache.features_of(info.canonical, home) != info.features:
             # an earlier version made it, and whoever reads it is told which rows they are
             with suppress(MachineError):
                 cache.name(source.fetch(info.canonical, info.locations, home), info.canonical, home)
@@ -317,6 +321,7 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
         official_test=official,
         groups=None if samples.groups is None else samples.groups[kept],
         roles=None if samples.roles is None else samples.roles[:, kept],
+        features=samples.features,
     )
 
 
@@ -459,6 +464,7 @@ def resolve(
         missing=shape.missing,
         target=shape.target,
         n_copies=shape.n_copies,
+        features=shape.features,
         leaked=shape.leaked,
         absent=_absent(grouping, shape) if share == OFFICIAL else ((), ()),
     )

@@ -212,6 +212,7 @@ def shape_of(
         target=next((each for each in columns if each.kind == "target"), None),
         groups=None if groups is None else np.stack([groups, samples.y], axis=1),
         n_copies=copies(samples) if groups is None else 0,
+        features=samples.features,
     )
 
 

@@ -71,7 +71,9 @@ def _of_rows(own: Own, request: ProbeRequest, error: BaseException) -> str:
         return f"\n  classes arrive as {_classes(request)} and must be returned so"
     if own.form == "module" and (found := re.search(_OF_OUTPUTS, said)):
         return of_arguments(own, load(own.entry), int(found[1]))
-    if any(re.search(words, said) for words in _OF_FRAMES):
+    if wants_frames(own, request, error):
+        return "\n  rows arrive as an array unless its table asks for a data frame"
+    if _takes_frames(error):
         return _by_number(own, request)
     if own.form == "command" and own.command["rows"] != "npz" and _names_a_column(request, said):
         return f"\n  columns are called by number: {_columns(request, 'x')}"
@@ -88,6 +90,16 @@ def _of_rows(own: Own, request: ProbeRequest, error: BaseException) -> str:
         f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
         "for code that selects columns by position add to its table: probe = false"
     )
+
+
+def wants_frames(own: Own, request: ProbeRequest, error: BaseException) -> bool:
+    """Return whether code failed as it took an array for a data frame, and could get one."""
+    is_possible = own.form in ("estimator", "train") and own.encode == "raw" and request.columns
+    return bool(is_possible) and _takes_frames(error)
+
+
+def _takes_frames(error: BaseException) -> bool:
+    return any(re.search(words, str(error)) for words in _OF_FRAMES)
 
 
 def of_arguments(own: Own, factory: Any, width: int = 0) -> str:
@@ -160,6 +172,8 @@ def _unused(module: str, name: str) -> str:
 
 
 def _by_number(own: Own, request: ProbeRequest) -> str:
+    if own.encode == "frame":
+        return "\n  X is a data frame, y an array of the classes' numbers"
     remedy = "\n  rows arrive as an array, not as a data frame"
     if own.encode != "raw":
         rows = _encoded(own, request)

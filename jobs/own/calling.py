@@ -176,18 +176,12 @@ def built(value: Any) -> Any:
 
 
 def encoder(how: str, data: TrainingSet) -> Callable[[NDArray[np.float64]], NDArray[Any]]:
-    """Return a function from raw rows to the form that the table's ``encode`` asks for."""
+    """Return a function from raw rows to arrays as the table's ``encode`` asks for."""
     if how == "dense":
         return dense_encoder(data)
     if how == "pixels":
         return pixel_encoder(data)
     return lambda raw: raw
-
-
-def encoded(how: str, data: TrainingSet) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return training and test rows in the form that the table's ``encode`` asks for."""
-    encode = encoder(how, data)
-    return encode(data.X), encode(data.X_test)
 
 
 FLOOR = float(np.finfo(np.float32).tiny)

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import NOTHING
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.own import calling, guard, table
-from manyseed.jobs.own.calling import CommandError, LabelsGiven, OwnError, encoded
+from manyseed.jobs.own.calling import CommandError, LabelsGiven, OwnError
+from manyseed.jobs.own.frames import encoded
 from manyseed.jobs.own.table import ROWS, entries_of
 from manyseed.jobs.own.training import folder, in_form
 from manyseed.jobs.run import MachineError, seed31

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.own import calling
 from manyseed.jobs.own.calling import OwnError, built, called, encoder, load
+from manyseed.jobs.own.frames import framed
 from manyseed.jobs.run import Generators, seed31
 from manyseed.jobs.training.handling import Alive, FitInput, Fitted
 
@@ -37,7 +38,7 @@ def fit(given: FitInput) -> Fitted:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     settings, hparams, data, generators, _ = given
-    encode = encoder(settings["encode"], data)
+    encode, given_as = encoder(settings["encode"], data), framed(settings["encode"], data)
     X, X_test = encode(data.X), encode(data.X_test)
     started = perf_counter()
     params = {**settings.get("params", {}), **hparams}
@@ -48,13 +49,13 @@ def fit(given: FitInput) -> Fitted:
     # most estimators need labels 0 … k-1, without gaps for absent classes
     present, y = np.unique(data.y, return_inverse=True)
     with threadpool_limits(limits=1):  # the last bits depend on threads
-        model.fit(X, y.astype(np.int64))
+        model.fit(given_as(X), y.astype(np.int64))
         seconds = perf_counter() - started
 
     def predict(rows: NDArray[Any]) -> calling.Floats:
         how = settings["scores"]
         with threadpool_limits(limits=1):
-            value = getattr(model, how)(rows)
+            value = getattr(model, how)(given_as(rows))
         classes = present if how == "predict" else present[_columns(model, len(present))]
         return _READ[how](value, how, len(rows), classes, data.n_classes)
 

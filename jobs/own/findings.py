@@ -75,7 +75,7 @@ class ProbeRequest:
     `n_categorical`: numbers of features. `class_names`: in order. `image`: (height, width,
     channels) of rows that are images. `missing`: the kinds of columns, continuous or categorical,
     in which values are missing. `columns`: the name and number of labels of each column in the
-    order of training, 0 for numbers; empty if not known.
+    order of training, 0 for numbers; empty if not known. `labels`: of each, for frames.
     """
 
     table: Mapping[str, Any]
@@ -88,6 +88,7 @@ class ProbeRequest:
     image: Sequence[int] | None
     missing: Sequence[str]
     columns: Sequence[tuple[str, int]]
+    labels: Sequence[Sequence[str]] = ()
 
     @classmethod
     def read(cls, folder: Path) -> ProbeRequest:
@@ -127,7 +128,7 @@ def answered(module: str, folder: Path, timeout: float | None = None) -> dict[st
 
 def with_missing(own: Own, dataset: DatasetInfo) -> tuple[str, ...]:
     """Return the kinds of columns in which code gets NaN for missing values."""
-    return dataset.missing if own.encode == "raw" else ()
+    return dataset.missing if own.keeps_values else ()
 
 
 def columns_of(dataset: DatasetInfo) -> list[tuple[str, int]]:
@@ -140,6 +141,11 @@ def columns_of(dataset: DatasetInfo) -> list[tuple[str, int]]:
     n_categorical = sum(n_labels > 0 for _, n_labels in taken)
     known = (len(taken), n_categorical) == (dataset.n_features, dataset.n_categorical)
     return taken if known else []
+
+
+def labels_of(own: Own, dataset: DatasetInfo) -> list[tuple[str, ...]]:
+    """Return the labels of each feature if code gets them as text."""
+    return [feature.labels for feature in dataset.features] if own.encode == "frame" else []
 
 
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
@@ -159,6 +165,7 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         image=dataset.image,
         missing=with_missing(own, dataset),
         columns=columns_of(dataset),
+        labels=labels_of(own, dataset),
     )
     with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as temporary:
         folder = Path(temporary)

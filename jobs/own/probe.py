@@ -29,6 +29,7 @@ from manyseed.jobs.own.findings import ALIKE, FIXED, LAST_LINES, PROBE_ROWS, Fin
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import (
+    Feature,
     Generators,
     Prediction,
     TrainingSet,
@@ -160,6 +161,8 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             needs = NOTHING
             if isinstance(error, CodeFailed):  # told apart from what is wrong
                 needs, error.needs = error.needs, needs
+            elif advice.wants_frames(own, request, error):
+                needs = {"encode": "frame"}
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
             shown = _described(error, 0) + advice.of_failure(
                 own, request, error
@@ -426,6 +429,7 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False, times: int = 1) ->
             X[:, first : first + n_columns][(row + column) % 7 == 0] = np.nan
     X = X[:, np.argsort(order)]
     train, test = slice(0, n), slice(n, None)
+    names = [name for name, _ in request.columns]
     return TrainingSet(
         X=X[train],
         y=y[train].astype(np.uint16),
@@ -433,6 +437,7 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False, times: int = 1) ->
         n_classes=k,
         cardinality=cardinality,
         image=None if image is None else (image[0], image[1], image[2]),
+        features=tuple(map(Feature, names, map(tuple, request.labels))),
     )
 
 

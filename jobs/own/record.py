@@ -76,6 +76,9 @@ def require_suitable(own: Own, dataset: DatasetInfo) -> None:
     if own.encode == "pixels" and dataset.image is None:
         reason = f"{own.entry} is given pixels, and this dataset has no images"
         raise Unsuitable("image", dataset.image, reason)
+    if own.encode == "frame" and not dataset.features:
+        reason = f"{own.entry} is given frames, and this dataset's columns have no names"
+        raise Unsuitable("encode", own.encode, reason)
 
 
 def of_description(

@@ -121,6 +121,9 @@ def command_name(words: Iterable[str]) -> str:
 
 SOURCES = ("init", "batch")  # the streams that a seed may be drawn from
 
+ENCODINGS = ("raw", "frame", "dense", "pixels")
+UNCHANGED = ("raw", "frame")
+"""Encodings that leave values as they are."""
 SCORES: Mapping[Form, tuple[str, ...]] = {
     "estimator": ("predict_proba", "decision_function", "predict"),
     "train": ("logits", "probabilities", "decisions"),
@@ -185,7 +188,7 @@ TABLE: Mapping[str, Option] = {
     ),
     "params": Option("The arguments that it is called with.", dict, called="a table of values"),
     "space": Option("Hparams that may be perturbed and tuned.", dict, called="a table of hparams"),
-    "encode": Option("How rows are encoded (default: raw).", words=("raw", "dense", "pixels")),
+    "encode": Option("How rows are encoded (default: raw).", words=ENCODINGS),
     "scores": Option(
         "The method that gives scores; by default the first that the model has.",
         words=sorted({each for kinds in SCORES.values() for each in kinds}),
@@ -243,6 +246,11 @@ class Own:
     snapshots: tuple[int, ...]
     command: Mapping[str, Any]
     options: Mapping[str, Any]
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether the code receives values as they are, NaN where missing."""
+        return self.encode in UNCHANGED
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -327,6 +335,8 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
         epochs, snapshots = epochs_of(given["epochs"], options)
         training = {**with_optimizer(LOOP, options), "epochs": epochs}
     by_default = "raw" if form != "module" else "pixels" if of_images else "dense"
+    if given["encode"] == "frame" and form in ("module", "command"):
+        raise Refused("encode", "frame", f"a {form} gets arrays", ("raw", "dense", "pixels"))
     return Own(
         form=form,
         entry=entry,

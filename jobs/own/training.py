@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.own import calling
-from manyseed.jobs.own.calling import arguments, built, encoded, load
+from manyseed.jobs.own.calling import arguments, built, load
+from manyseed.jobs.own.frames import encoded
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import FitInput, Fitted
 

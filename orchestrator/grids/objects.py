@@ -50,7 +50,7 @@ def table_of(estimator: Any, key: str) -> dict[str, object]:
             key=key,
             remedy='give a function that returns one by its name: "mymodel:build"',
         )
-    return _described(estimator)
+    return _described(estimator) | ({"encode": "frame"} if _selects_by_name(estimator) else {})
 
 
 def classifiers_in(estimator: Any) -> list[str]:
@@ -94,6 +94,16 @@ def _described(estimator: Any) -> dict[str, object]:
         if name not in SEEDS and not _same(value, defaults.get(name, inspect.Parameter.empty))
     }
     return {"estimator": _entry(kind), **({"params": changed} if changed else {})}
+
+
+def _selects_by_name(estimator: Any) -> bool:
+    """Whether a part of an estimator selects columns by names, as only data frames have them."""
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    selected = [
+        each[2] for part in parts for each in getattr(part, "transformers", None) or () if each[2:]
+    ]
+    listed = [each if isinstance(each, list | tuple) else [each] for each in selected]
+    return any(isinstance(one, str) for each in listed for one in each)
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -219,7 +219,7 @@ def _keys(own: Own, dataset: DatasetInfo) -> list[str]:
 
     These probed without missing values, and with columns of labels last; what they found holds.
     """
-    from manyseed.jobs.own.findings import columns_of, with_missing
+    from manyseed.jobs.own.findings import columns_of, labels_of, with_missing
 
     key = _key(own, dataset)
     keys, beside = [key], dict[str, Json]()
@@ -229,6 +229,9 @@ def _keys(own: Own, dataset: DatasetInfo) -> list[str]:
     if own.encode == "raw" and dataset.n_categorical and (columns := columns_of(dataset)):
         beside["columns"] = [n_labels for _, n_labels in columns]
         keys.insert(0, text_identity(canonical_json({"key": key, **beside})))
+    if labels := labels_of(own, dataset):
+        named = [[name, of] for (name, _), of in zip(columns_of(dataset), labels, strict=True)]
+        return [text_identity(canonical_json({"key": key, **beside, "frame": named}))]
     return keys
 
 

@@ -60,9 +60,14 @@ _WIDTH = 27
 
 _NEEDED = {
     "scores": "as the code returns",
-    "encode": "imputes missing values, which the code does not take; standardises, one-hot encodes",
+    "dense": "imputes missing values, which the code does not take; standardises, one-hot encodes",
+    "frame": "a data frame, with these names of columns",
 }
-"""What keys of one's own code are for, where a probe asked for them."""
+"""What keys of one's own code, or values of `encode`, are for, where a probe asked for them."""
+
+
+def _needed(key: str, value: Any) -> str:
+    return _NEEDED[str(value) if key == "encode" else key]
 
 
 READS_ITS_OWN = (
@@ -116,7 +121,7 @@ def sweep_file(
         *_fewer_epochs(first),
         *_seeds(first, model),
         *(
-            f"{toml_key(key)} = {toml_value(value)}: {_NEEDED[key]}"
+            f"{toml_key(key)} = {toml_value(value)}: {_NEEDED[value if key == 'encode' else key]}"
             for key, value in first.needs.items()
         ),
     )
@@ -383,7 +388,7 @@ def _lines(
     if table:
         yield f"\n{named}"
         yield from (_line(key, value) for key, value in table.items())
-        yield from (_line(key, value, _NEEDED[key]) for key, value in first.needs.items())
+        yield from (_line(key, value, _needed(key, value)) for key, value in first.needs.items())
         if "scores" not in first.needs and (form := form_of(table)) in ("train", "command"):
             usual, *others = SCORES[form]
             last = toml_value(others.pop())

@@ -14,6 +14,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
+from manyseed.jobs.own.table import UNCHANGED
 from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS, ResponseDesign
 from manyseed.jobs.response.resolution import resolve
 from manyseed.jobs.run import Cell
@@ -344,7 +345,7 @@ def _spec(
     further = Extras((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
     if response is not None:
         options = response.options()
-        is_raw = model.canonical.get("encode") == "raw"
+        is_raw = model.canonical.get("encode") in UNCHANGED
         questions = resolve(options, info, model.record.fit, (dataset, classifier), is_raw=is_raw)
         further = with_responses(further, questions)
     if method is not None:

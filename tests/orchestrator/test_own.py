@@ -554,10 +554,71 @@ def test_a_probe_has_columns_where_training_has_them(tmp_path: Path) -> None:
     assert len(raised.value.message) < 400
 
 
-def test_columns_by_name_are_told_by_number(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as raised:
-        plan_change(mixed(tmp_path, '["hue", "kind"]', '["size", "age"]'), tmp_path / "sweep")
-    assert "select columns by number: 0 hue, 1 size, 2 age, 3 kind" in str(raised.value)
+def test_columns_are_selected_by_name_in_data_frames(tmp_path: Path) -> None:
+    """To the bit as by number, where labels are encoded alike; also with noise on both kinds."""
+    noise = 'perturb_continuous = ["relative:0.5"]\nperturb_categorical = ["value:0.2"]\n'
+    scores = []
+    for labels, numbers in (("[0, 3]", "[1, 2]"), ('["hue", "kind"]', '["size", "age"]')):
+        file = mixed(tmp_path, labels, numbers)
+        steady = (
+            (tmp_path / "mine.py").read_text().replace("RandomForestClassifier(3)", "GaussianNB()")
+        )
+        imported = "from sklearn.naive_bayes import GaussianNB\n"
+        (tmp_path / "mine.py").write_text(imported + steady)
+        write(file, text := file.read_text().replace("[[grid]]\n", f"[[grid]]\n{noise}"))
+        if "hue" in labels:
+            with pytest.raises(UserError) as raised:
+                plan_change(file, tmp_path / "sweep")
+            assert str(raised.value).endswith('  add to [classifier.mine]: encode = "frame"')
+            write(file, f'{text}encode = "frame"\n')
+        scores.append(stored(train(file, tmp_path / f"by-{len(labels)}")))
+    assert_equal(*scores)
+
+
+TYPES = """
+import numpy as np
+class Mine:
+    def fit(self, X, y):
+        assert [*X.columns] == ["first", "second", "last"], X
+        assert X["first"].dtype == X["second"].dtype == float
+        assert {*X["last"].dropna()} == {"x"} and X[["second", "last"]].isna().any().all()
+    def predict(self, X):
+        return np.zeros(len(X), int)
+"""
+
+
+def test_data_frames_have_names_text_and_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an earlier version prepared the data, which did not keep them."""
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    (tmp_path / "mine.py").write_text(TYPES)
+    file = gaps(tmp_path, 'estimator = "mine:Mine"\nencode = "frame"\n', "01")
+    sweep = Sweep.plan(file, tmp_path / "sweep")
+    (kept,) = (tmp_path / "data").glob("prepared/*/columns.json")
+    told = kept.read_bytes()
+    kept.unlink()
+    sweep.submit(workers=1)
+    sweep.wait()
+    assert "names of columns" in next(iter(failures(sweep.paths))).traceback
+    Sweep.plan(file, tmp_path / "sweep")
+    assert kept.read_bytes() == told
+    sweep.submit(workers=1, failed=True)
+    sweep.wait()
+    assert sweep.status()["runs"]["done"] == 1
+
+
+@pytest.mark.parametrize("form", ["module", "command"])
+def test_data_frames_are_for_code_that_takes_them(form: str, tmp_path: Path) -> None:
+    entry = "mine:build" if form == "module" else "python mine.py {train} {test} {out}"
+    (tmp_path / "mine.py").write_text("")
+    file = gaps(tmp_path, f'{form} = "{entry}"\nencode = "frame"\n')
+    with pytest.raises(UserError, match=f"encode = .frame.*a {form} gets arrays"):
+        plan_change(file, tmp_path / "sweep")
+    text = UNSEEDED.replace("wine", "digits").partition("estimator")[0]
+    file = write(file, f'{text}estimator = "mine:build"\nencode = "frame"\n')
+    with pytest.raises(UserError, match="this dataset's columns have no names"):
+        plan_change(file, tmp_path / "sweep")
 
 
 def of_form(folder: Path, code: str, table: str) -> Path:
@@ -579,7 +640,7 @@ class Mine:
 if __name__ == "__main__":
     np.save(sys.argv[2], np.array(["no"] * len(np.load(sys.argv[1])["X"])))
 """
-BY_NUMBER = "array, not as a data frame; select columns by number: 0 hue, 1 size, 2 age, 3 kind"
+AS_FRAME = 'unless its table asks for a data frame add to [classifier.mine]: encode = "frame"'
 BOTH = "classes arrive as 0 = no, 1 = yes and must be returned so"
 FLAT = """
 from torch import nn
@@ -597,12 +658,12 @@ pl.read_csv(sys.argv[1])["age"]
 @pytest.mark.parametrize(
     ("code", "table", "said"),
     [
-        (TAKES.format(fit="X.fillna(0)", predict="pass"), 'estimator = "mine:Mine"', BY_NUMBER),
-        (TAKES.format(fit="X['age']", predict="pass"), 'estimator = "mine:Mine"', BY_NUMBER),
+        (TAKES.format(fit="X.fillna(0)", predict="pass"), 'estimator = "mine:Mine"', AS_FRAME),
+        (TAKES.format(fit="X['age']", predict="pass"), 'estimator = "mine:Mine"', AS_FRAME),
         (
             TAKES.format(fit="y.value_counts()", predict="pass"),
             'estimator = "mine:Mine"',
-            BY_NUMBER,
+            AS_FRAME,
         ),
         (
             TAKES.format(fit="X.fillna(0)", predict="pass"),

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -379,3 +380,19 @@ def test_a_script_registers_what_its_processes_train(tmp_path: Path) -> None:
         else:
             assert 'put the call below: if __name__ == "__main__":' in ended.stderr
             assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "encode"),
+    [
+        (["age"], "frame"),
+        ("age", "frame"),
+        ([0], None),
+        ([True, False], None),
+    ],
+)
+def test_columns_by_name_ask_for_data_frames(columns: Any, encode: str | None) -> None:
+    chosen = make_column_transformer((StandardScaler(), columns))
+    table = objects.table_of(make_pipeline(chosen, LogisticRegression()), "estimator")
+    assert table.get("encode") == encode
+    assert "encode" not in str(table["params"])

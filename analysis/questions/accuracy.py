@@ -19,7 +19,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
-from manyseed.analysis.questions.intervals import Real, t_interval, too_few, within
+from manyseed.analysis.questions.intervals import MORE, Real, t_interval, too_few, within
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
 from manyseed.analysis.questions.usual import ALONE, CONTEXT, models
 from manyseed.analysis.tables.rows import Tables
@@ -204,15 +204,12 @@ def _sample(one: Accuracies, *, explain: bool) -> str:
 def _better(one: Accuracies) -> str:
     """Say which of the others the best classifier is better than, beyond chance."""
     if not one.differences:
-        return f" {_AT_ONE}; more repeats do, such as repeats = 5." if one.test_sets == 1 else ""
+        return f" {_AT_ONE}; more do, by {MORE}." if one.test_sets == 1 else ""
     pairs = len(one.rows) * (len(one.rows) - 1) // 2
     sure = f"95 % for all {pairs:,} pairs of classifiers on it together" if pairs > 1 else "95 %"
     if one.test_sets > 1:
         return f" Paired on the same test sets ({sure}), {_best(one)}."
-    others = (
-        f" {_AT_ONE}, so which is better on others cannot be told; more repeats allow one, such as "
-        "repeats = 5."
-    )
+    others = f" {_AT_ONE}, so which is better on others cannot be told; more allow one, by {MORE}."
     if all(row.half is None for _, row in one.pairs):
         return others
     return f" Over seeds, on this test set alone ({sure}), {_best(one)}.{others}"

@@ -319,8 +319,8 @@ def _note(part: pl.DataFrame, options: Options) -> str:
         words.append(f"{left} out of references, because others fail against them: {_some(named)}.")
     elif named:
         words.append(
-            f"The likely cause: {_some(named)}; without these, no resample is rejected at every "
-            "level. With alpha_reference = others-trimmed all runs are compared with the rest."
+            f"Without {_some(named)}, no resample is rejected at every level. With "
+            "alpha_reference = others-trimmed all runs are compared with the rest."
         )
     if options.alpha_reference not in SORTED:
         words.append(

@@ -41,7 +41,13 @@ from manyseed.analysis.questions.intervals import (
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
-from manyseed.analysis.questions.usual import CONTEXT, repeats_of_models, usual_cells, usual_models
+from manyseed.analysis.questions.usual import (
+    CONTEXT,
+    one_varied,
+    repeats_of_models,
+    usual_cells,
+    usual_models,
+)
 from manyseed.analysis.tables.rows import VARIES, Tables
 
 
@@ -147,7 +153,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     # with noise on hparams, runs differ by more than seeds
-    cells, where = usual_models(tables.cells.filter(perturb_hparams="none"))
+    cells, where = one_varied(*usual_models(tables.cells.filter(perturb_hparams="none")))
     cells = cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
     if cells.height and cells["classifier"].n_unique() == 1:
         own = cells.select("cell", pl.col("classifier", "dataset").cast(pl.String))
@@ -526,7 +532,7 @@ def _few_runs(
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
     rest = "".join(f"; {one.limit}" for one in alike)
     where = "this test set" if sets == 1 else "these test sets"
-    untold = " So few runs do not tell which classifier varies most." * (len(found) > 1)
+    untold = " With so few runs, they are not compared." * (len(found) > 1)
     yield Answer(
         first_ones(own, lambda text: f"Between seeds, sd of accuracy on {where}: {text}{rest}."),
         evidence=f"On {where}, accuracy varies between seeds with a standard deviation of "

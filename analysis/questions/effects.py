@@ -396,25 +396,33 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     corrected = f"{tested.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
     largest_half = float(((tested["high"] - tested["low"]) / 2).max())  # type: ignore[arg-type]
     single = tested.height == 1
+    by_size = tested.with_columns(_size=pl.col("difference").abs()).sort(
+        "_size", "axis", "level", "classifier", descending=[True, False, False, False]
+    )
     if moved.is_empty():
+        largest = [_effect(row) for row in by_size.head(LISTED).iter_rows(named=True)]
+        first = by_size.row(0, named=True)
+        most = f"{first['axis']} {first['level']}, {first['classifier']}".replace("_", " ")
+        p = f"P = {first['p_holm']:.2g}" if single else f"Holm, P = {first['p_holm']:.2g}"
         yield Answer(
-            f"Nothing is found to change {name}; each effect is known to ± {fixed(largest_half)}.",
+            f"Nothing is found to change {name}; largest estimate: {most}, "
+            f"{signed(first['difference'])} ({p}).",
             evidence=f"No factor is found to change {name} beyond chance "
             f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
-            f"known to ± {fixed(largest_half)}{'' if single else ' or better'}, so smaller effects "
-            f"could have gone undetected.{without}",
+            f"known to ± {fixed(largest_half)}{'' if single else ' or better'} (95 %, each by "
+            f"itself), so effects of about that size could have gone undetected. "
+            f"{'It is' if single else 'The largest estimates, each interval by itself:'} "
+            f"{'; '.join(largest)}.{without}",
             rows=known.to_dicts(),
             figures=("effects",),
         )
         return
-    order = moved.with_columns(_size=pl.col("difference").abs()).sort(
-        "_size", "axis", "level", "classifier", descending=[True, False, False, False]
-    )
+    order = by_size.filter(pl.col("p_holm") < LEVEL)
     largest = [_effect(row) for row in order.head(LISTED).iter_rows(named=True)]
     count = "the one comparison"
     if not single:
         count = f"{moved.height:,} of {tested.height:,} comparisons"
-    by_size = "the largest estimates:" if moved.height > 1 else "it is"
+    which = "the largest estimates:" if moved.height > 1 else "it is"
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
     levels: dict[str, list[str]] = {}
     for row in order.iter_rows(named=True):
@@ -423,7 +431,7 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     yield Answer(
         _matters(f"Matters for {name.removeprefix('local ')}", levels),
         evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
-        f"{by_size} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
+        f"{which} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         rows=known.to_dicts(),
         figures=("effects",),
     )

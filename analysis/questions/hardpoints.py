@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,26 @@ from manyseed.analysis.questions.question import (
     place,
     shortest,
 )
+from manyseed.analysis.questions.usual import widest
 
 NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
 OFTEN = 1 / 3  # share of pairs of runs
 LISTED = 10
 
 
+_GROUP = ["dataset", "classifier"]
 _MOST_FREQUENT = pl.col("majority").drop_nulls().mode().sort().first()
 
 
 def by_point(points: pl.LazyFrame) -> pl.DataFrame:
     """Return a row for each dataset, classifier and point: means over cells, and the most flips.
 
+    Only the cells in which most sources vary (`usual.widest`) count.
+
     `points`: the table, with the columns dataset, classifier and vary.
     """
+    cells = points.select(*_GROUP, "vary").unique().collect()
+    points = points.join(widest(cells).lazy(), on=[*_GROUP, "vary"], how="semi", nulls_equal=True)
     names = points.select(pl.col("dataset").unique()).collect()["dataset"]
     key, weight = ["dataset", "classifier", "index"], pl.col("n_runs")
     rows = (
@@ -56,8 +63,20 @@ def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> l
 
     `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
     """
+    of, sources = _of_widest(points), flips_by_source(points)
+    flips = [replace(one, evidence=f"{one.evidence}{of}") for one in _flipping(labels, limit)]
     wrong = *wrong_labels(labels, limit), *often_wrong(labels, limit)
-    return [*_flipping(labels, limit), *flips_by_source(points), *wrong]
+    return [*flips, *sources, *(replace(one, evidence=f"{one.evidence}{of}") for one in wrong)]
+
+
+def _of_widest(points: pl.LazyFrame) -> str:
+    """Say which cells count, of classifiers with several choices of what varies."""
+    cells = points.select(*_GROUP, "vary").unique().collect().cast(pl.String)
+    kept = widest(cells)
+    left = cells.join(kept, on=cells.columns, how="anti")
+    named = kept.join(left, on=_GROUP, how="semi").select("classifier", "vary").unique()
+    named = named.sort(pl.all())
+    return "".join(f" Of {name}, runs with vary {vary} alone." for name, vary in named.iter_rows())
 
 
 def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:

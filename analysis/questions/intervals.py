@@ -40,6 +40,9 @@ TEST_SETS, SEEDS = "test sets", "seeds"  # the two kinds of units that intervals
 
 USEFUL = 4  # test sets: t of 95 % is 12.7 with two, 4.3 with three, 3.2 with four
 
+MORE = "repeats = 5 where test sets are drawn"
+"""What gives more test sets, unless data come with their own."""
+
 SKEWED = 1.0  # skewness beyond which answers warn that an interval assumes normal values
 ASSUMED = "roughly normal values, and holds in 84 % or more at skewness ±1"
 """What an interval of a standard deviation assumes; as in `benchmarks/claims/skewed.py`."""
@@ -51,10 +54,7 @@ def too_few(test_sets: int) -> str:
     """Say that an interval over so few test sets is of little use; empty if there are enough."""
     if not 1 < test_sets < USEFUL:
         return ""
-    return (
-        f"{test_sets} test sets are too few for useful intervals; more repeats narrow them, such "
-        "as repeats = 5."
-    )
+    return f"{test_sets} test sets are too few for useful intervals; more narrow them, by {MORE}."
 
 
 def skewness_of(values: Sequence[Real]) -> float:

@@ -147,6 +147,33 @@ def usual_models(cells: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     return named.join(usual, on="cell", how="semi", maintain_order="left"), where
 
 
+_SOURCES = pl.col("vary").cast(pl.String).str.count_matches("[+*]")
+
+
+def widest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Keep, of each dataset and classifier, the cells in which most sources vary.
+
+    Runs in which fewer vary differ by less, so that taken together they would tell of neither.
+
+    `rows`: columns dataset, classifier and vary.
+    """
+    return rows.filter(_SOURCES.max().over("dataset", "classifier") == _SOURCES)
+
+
+def one_varied(cells: pl.DataFrame, where: str) -> tuple[pl.DataFrame, str]:
+    """Return the `widest` cells of a single classifier, and `where` with what varies in them.
+
+    None of them where the cells of one dataset can be told beside each other.
+    """
+    if cells["classifier"].n_unique() != 1 or cells["vary"].n_unique() == 1:
+        return cells, where
+    if cells["dataset"].n_unique() == 1:
+        return cells.clear(), where
+    kept = widest(cells)
+    varied = kept["vary"].unique(maintain_order=True)
+    return kept, ", ".join(filter(None, (where, f"vary {' or '.join(varied)}")))
+
+
 def repeats_of_models(repeats: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     """Return the repeats of usual cells, called as `as_models` does.
 

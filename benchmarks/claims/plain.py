@@ -8,7 +8,7 @@ PLAIN: Mapping[str, str] = {
     r"give those of each of A's runs|^A's runs are of|which test sets its runs are of": (
         "Which true classes `alpha_hat` and `error_consistency` need of runs of several test sets."
     ),
-    r"One test set allows no|more repeats do,|too few for useful intervals": (
+    r"One test set allows no|more do, by repeats|too few for useful intervals": (
         "One test set allows no interval; two or three are too few for useful ones."
     ),
     r"A classifier is called better than another": (

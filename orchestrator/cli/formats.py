@@ -180,7 +180,7 @@ def _without_advice(note: str) -> str:
 
 _COMMAND = re.compile(r"`?manyseed [a-z]|^Do not |^Choose ")
 _ADVICE = re.compile(
-    r"; more repeats (narrow|allow)[^.]*|: of [\d,]+, about [\d.e+-]+ are expected to miss"
+    r"; more (narrow|allow)[^.]*|: of [\d,]+, about [\d.e+-]+ are expected to miss"
     r"|: see compare"
 )
 

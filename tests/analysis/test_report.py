@@ -415,7 +415,7 @@ def test_numbers():
 @pytest.mark.parametrize(("repeats", "few"), [(1, 0), (2, 1), (3, 1), (4, 0)])
 def test_effects_from_few_test_sets_are_called_of_little_use_once(repeats, few):
     tables = planted(2, schemes=("none", "noise"), repeats=repeats, runs=5)
-    note = f"{repeats} test sets are too few for useful intervals; more repeats narrow them"
+    note = f"{repeats} test sets are too few for useful intervals; more narrow them"
     legend = render(content(tables)).partition('<section id="effects">')[2].partition("</p>")[0]
     assert legend.count(note) == few
 

@@ -96,7 +96,7 @@ def test_one_test_set_tells_of_itself_alone():
     (text,) = told(planted(1, ("a", "b"), repeats=1, runs=1, accuracy=levels))
     assert "is better than" not in text, "a single run tells nothing of seeds"
     (alone,) = told(planted(1, ("a",), repeats=1))
-    assert "One test set allows no interval over test sets; more repeats do" in alone
+    assert "One test set allows no interval over test sets; more do, by" in alone
     (alone,) = told(planted(1, ("a",), repeats=4))
     assert alone.endswith("n = 4 test sets, 10 runs on each).")
 
@@ -136,7 +136,7 @@ def test_the_numbers_of_an_accuracy_have_the_interval_of_its_text():
 @pytest.mark.parametrize(("repeats", "few"), [(2, True), (3, True), (4, False)])
 def test_few_test_sets_are_told_once(repeats, few):
     texts = told(planted(3, ("a", "b"), repeats=repeats))
-    note = f"{repeats} test sets are too few for useful intervals; more repeats narrow them"
+    note = f"{repeats} test sets are too few for useful intervals; more narrow them"
     assert " ".join(texts).count(note) == few
     assert "±" in texts[0]
 

@@ -273,7 +273,8 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     assert "changes beyond chance in 2 of 4 comparisons" in found["consistency"]
     still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
     assert still["effects"].startswith("No factor is found to change accuracy beyond chance (")
-    assert "so smaller effects could have gone undetected." in still["effects"]
+    assert "so effects of about that size could have gone undetected. The" in still["effects"]
+    assert "The largest estimates, each interval by itself: perturb continuous" in still["effects"]
     assert not {"effects", "consistency"} & set(said(planted()))
 
 
@@ -755,7 +756,7 @@ def test_few_runs_of_several_test_sets_tell_how_much_their_accuracies_vary():
     assert text.startswith("On these test sets, accuracy varies between seeds with a standard")
     assert "varies most" not in text
     both = said(planted(classifiers=("a", "b"), repeats=3, runs=3))["spread"]
-    assert "So few runs do not tell which classifier varies most." in both
+    assert "With so few runs, they are not compared." in both
     assert "of a single" not in both
 
 
@@ -779,3 +780,24 @@ def test_cells_that_differ_in_what_varies_are_told_beside_each_other():
     assert short.startswith("Between seeds, sd of accuracy on this test set: ")
     assert re.search(r"\binit 0\.\d+ \(", short)
     assert re.search(r"\bbatch 0\.\d+ \(", short)
+
+
+def test_cells_of_one_classifier_that_differ_in_what_varies_are_not_taken_together():
+    def varied(*classifiers: str, datasets: int = 1) -> Tables:
+        found = planted(classifiers=classifiers, datasets=datasets, repeats=4, runs=6)
+        renamed = {"b": "a"}
+        vary = pl.when(classifier="b").then(pl.lit("init")).otherwise(pl.lit("init+batch"))
+
+        def merged(frame: pl.DataFrame) -> pl.DataFrame:
+            text = frame.with_columns(pl.col("classifier", "vary").cast(pl.String))
+            return text.with_columns(vary=vary).with_columns(pl.col("classifier").replace(renamed))
+
+        return replace(
+            found,
+            **{name: merged(getattr(found, name)) for name in ("cells", "repeats", "runs")},
+        )
+
+    one = said(varied("a", "b"))["spread"]
+    assert re.search(r"deviation of init(\+batch)? 0\.\d+ \(.*\), init", one)
+    ((_, of_two),) = [one for one in headlines(varied("a", "b", datasets=2)) if one[0] == "spread"]
+    assert of_two.startswith("Between seeds, sd of accuracy (vary init+batch): a 0.")

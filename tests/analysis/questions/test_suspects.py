@@ -34,7 +34,7 @@ def test_the_likely_cause_is_named_with_its_place():
     (note,) = said([0.0, 1.0, None], [[], [2], []])
     assert note == (
         "cancer × mlp: in one repeat, the test rejects some resamples at every trimming level; "
-        "each of these counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without these, "
+        "each of these counts as α̂ = 1. Without run 2 (cell 5, repeat 1), "
         "no resample is rejected at every level. With alpha_reference = others-trimmed all runs "
         "are compared with the rest."
     )

@@ -84,7 +84,8 @@ def test_compare_and_answers_fit(quick_analysed) -> None:  # type: ignore[no-unt
 
 def test_advice_is_no_part_of_a_paper() -> None:
     notes = [
-        "3 test sets are too few for intervals; more repeats narrow them, such as repeats = 5.",
+        "3 test sets are too few for intervals; more narrow them, by repeats = 5 where test sets "
+        "are drawn.",
         "Each interval by itself holds at 95 %: of 6, about 0.3 are expected to miss. For all of "
         "them together at 95 %, each takes 99.17 % (Bonferroni).",
         "Do not choose runs by ece: it is small by chance. Choose by brier.",

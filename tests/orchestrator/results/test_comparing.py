@@ -402,7 +402,7 @@ def test_levels_that_are_none_are_refused(
 def test_intervals_over_few_test_sets_are_called_of_little_use_once(
     sweeps: dict[str, Sweep], name: str, sets: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    note = f"{sets} test sets are too few for useful intervals; more repeats narrow them"
+    note = f"{sets} test sets are too few for useful intervals; more narrow them"
     for verb, *more in (
         ("compare", "--why"),
         ("variance", "--why"),

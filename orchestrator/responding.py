@@ -243,9 +243,9 @@ class AnswerTable:
 
 def _in_words(asked: ResponseDesign) -> str:
     if asked.spectra:
-        return f"spectra at {counted(asked.spectra, 'test point')}"
+        return f"spectra at {asked.spectra} test points"
     transforms = toml_value([f"{t} at layer {n}" for t, n in asked.responses])
-    return f"{transforms}, {counted(asked.rows, 'row')}, {counted(asked.draws, 'draw')}"
+    return f"{transforms}, {asked.rows} rows, {asked.draws} draws"
 
 
 Report = Callable[[int, int], None]
@@ -425,7 +425,7 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
         each = max(layout.numbers * np.dtype(layout.dtype).itemsize for layout in layouts)
         total, runs = total + n * each, runs + n
     amount = f"{total / 1e9:,.1f} GB" if total >= 1e8 else f"{total / 1e6:,.1f} MB"
-    return f"set keep.parameters = true ({amount} for {counted(runs, 'run')}), or "
+    return f"set keep.parameters = true ({amount} for these {runs:,} runs), or "
 
 
 def _asked(

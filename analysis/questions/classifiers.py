@@ -39,7 +39,7 @@ from manyseed.analysis.questions.intervals import (
     total,
 )
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
-from manyseed.analysis.questions.question import Answer, Evidence, first_ones
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
 from manyseed.analysis.questions.usual import CONTEXT, repeats_of_models, usual_cells, usual_models
 from manyseed.analysis.tables.rows import VARIES, Tables
@@ -551,7 +551,9 @@ def answer_standings(evidence: Evidence) -> Iterator[Answer]:
         told = f"{counted(len(found.apart), 'pair') if found.apart else 'none'} told apart"
         if len(found.apart) == 1:
             told = " > ".join(found.apart[0])
-        said = f"Mean ranks on {found.datasets:,} datasets: {{}}; {told}."
-        headline = first_ones(ranks, said.format)
+        said = f"anks on {found.datasets:,} datasets: {{}}; {told}."
+        headline = shortest(
+            (first_ones(ranks, f"{of}{said}".format) for of in ("Mean r", "R")), LINE
+        )
         rows = [asdict(row) for row in found.rows]
         yield Answer(headline, evidence=text, rows=rows, figures=figures)

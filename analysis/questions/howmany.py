@@ -35,9 +35,10 @@ from manyseed.analysis.questions.intervals import (
     total,
 )
 from manyseed.analysis.questions.needed import RunsNeeded
-from manyseed.analysis.questions.question import Answer, Evidence, shortest
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, shortest
+from manyseed.analysis.questions.ranking import outlier, outlying
 from manyseed.analysis.questions.resolution import ROUNDING, largest_sd, too_alike
-from manyseed.analysis.tables.rows import REPEAT, Tables, independent
+from manyseed.analysis.tables.rows import REPEAT, RUN, Tables, independent
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
@@ -347,6 +348,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
     if cells.is_empty():
         return
+    unlike = unlike_others(own, tables.repeats)
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
@@ -383,9 +385,18 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             name = _cell_named(own, cells["cell"][-1])
             where = f" in {name}" if several else ""
             text = f"In {name}{most}, {needed.reason}."
+            beside, why = _without(own.filter(cell=cells["cell"][-1]), unlike)
+            text += why
+            least_of = f"at least {needed.low:,}"
+            longer = f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: {least_of}"
             yield Answer(
-                f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: "
-                f"at least {needed.low:,}{where}.",
+                shortest(
+                    [
+                        f"{longer}{where}{beside}.",
+                        f"Accuracy to ± {PRECISE:g} takes {least_of} seeds{where}{beside}.",
+                    ],
+                    LINE,
+                ),
                 evidence=f"{text} {_no_spread(unknown, own)}" if unknown.height else text,
                 figures=("summary",),
             )
@@ -416,10 +427,12 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     of += f" on {row['dataset']}" if of and own["dataset"].n_unique() > 1 else ""
     takes, places = f"Accuracy{of} to ± {PRECISE:g} takes", [""]
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
+    beside, why = _without(most_varied, unlike)
     if alone and not is_one:
         takes += f" ({interval})"
     elif fewest:
         places = [*_short_names(row, own), ""]
+    places = [f"{place}{beside}" for place in places]
     there = [part.size for part in _by_test_set(most_varied)]
     have = f"each test set has {min(there):,}{' or more' if max(there) > min(there) else ''}"
     bounded, untold = _with_enough(unknown, own)
@@ -438,6 +451,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
         text += "None of these has enough runs for that yet."
+    text += why
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     if bounded.height:
@@ -453,6 +467,33 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         )
     headline = shortest(f"{takes}{place}; {have}." for place in places)
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
+
+
+def unlike_others(runs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs that are unlike the others of their repeat in accuracy, as `outlying`."""
+    sizes = repeats.select(*REPEAT, "n_test")
+    return outlying(runs.join(sizes, on=REPEAT, maintain_order="left"))
+
+
+def _without(runs: pl.DataFrame, unlike: pl.DataFrame) -> tuple[str, str]:
+    """Say how many seeds a cell takes without its runs that are unlike the others, if any.
+
+    For a headline, and with the evidence. `runs`: of the cell.
+    """
+    unlike = unlike.join(runs.select(RUN), on=RUN, how="semi", maintain_order="left")
+    if unlike.is_empty():
+        return "", ""
+    others = _of_cell(runs.join(unlike, on=RUN, how="anti", maintain_order="left"))
+    takes = "unknown" if others.runs is None else f"{others.runs:,}"
+    first = outlier(unlike.row(0, named=True))
+    address = first.partition(" ")[0]
+    more = f" and {unlike.height - 1:,} more" if unlike.height > 1 else ""
+    are = "are" if more else "is"
+    return (
+        f"; {takes} without run {address}{more}, unlike the others",
+        f" Of these, run {first}{more} {are} unlike the others in accuracy, and counted: without "
+        f"{'them' if more else 'it'}, the number is {takes}.",
+    )
 
 
 def _with_enough(unknown: pl.DataFrame, runs: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -535,16 +535,13 @@ class AnalysedSweep:
     @cached_property
     def unlike(self) -> Mapping[int, list[str]]:
         """The runs that are unlike the others of their repeat in accuracy, in words, by cell."""
-        from manyseed.analysis.questions.ranking import outlying
+        from manyseed.analysis.questions.ranking import outlier, outlying
 
         sizes = last(self.results["repeats"]).select("cell", "repeat_index", "n_test")
         runs = last(self.runs).filter(~pl.col("fixed")).join(sizes, on=["cell", "repeat_index"])
         found: dict[int, list[str]] = {}
         for row in outlying(runs).iter_rows(named=True):
-            address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
-            others = f"{fixed(row['low'], 3)} to {fixed(row['high'], 3)}"
-            text = f"{address} ({fixed(row['accuracy'], 3)}; others {others})"
-            found.setdefault(row["cell"], []).append(text)
+            found.setdefault(row["cell"], []).append(outlier(row))
         return found
 
     def described(self, cell: AnalysedCell) -> OneCell:

@@ -96,6 +96,33 @@ epochs = 1
     return _analysed(train(write(folder / "images.toml", text), folder / "sweep", workers=1))
 
 
+def noisy(folder: Path) -> Sweep:
+    """Much to tell: several datasets, noise, fewer rows, and classifiers that no seed reaches."""
+    text = """
+name = "noisy"
+seed = 1
+repeats = 4
+runs = 5
+[[grid]]
+dataset = ["sklearn:breast_cancer", "sklearn:wine", "sklearn:digits", "two-gaussians"]
+classifier = ["lr-sgd", "svm-sgd", "nearest", "forest"]
+train_fraction = [0.3, 1.0]
+perturb_continuous = ["none", "sig-digit:0", "relative:0.9"]
+vary = ["init+batch"]
+[dataset.two-gaussians]
+source = "synthetic:gaussian"
+n_samples = 1000
+n_features = 20
+test = 500
+[classifier.nearest]
+estimator = "sklearn.neighbors:KNeighborsClassifier"
+[classifier.forest]
+estimator = "sklearn.ensemble:RandomForestClassifier"
+params = { n_estimators = 3 }
+"""
+    return _analysed(train(write(folder / "noisy.toml", text), folder / "sweep", workers=1))
+
+
 def imported(folder: Path) -> Sweep:
     """Predictions of two classifiers, one of which varies little."""
     generator = np.random.default_rng(0)
@@ -113,7 +140,7 @@ def _analysed(sweep: Sweep) -> Sweep:
     return sweep
 
 
-MADE = {"varied": varied, "images": images, "imported": imported}
+MADE = {"varied": varied, "images": images, "noisy": noisy, "imported": imported}
 
 
 @pytest.fixture(scope="module", params=["quick_analysed", "quick_calibrated", *MADE])

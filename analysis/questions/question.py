@@ -300,7 +300,7 @@ PAGE = (
     Question(
         "standings",
         "How do classifiers rank across datasets?",
-        "analysis.questions.classifiers:answer_standings",
+        "analysis.questions.standings:answer_standings",
         tables=("cells",),
         on_page=True,
     ),

@@ -13,21 +13,19 @@ from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Accuracies, Mean, verdict
-from manyseed.analysis.questions.classifiers import (
-    Standing,
-    Standings,
-    block,
-    critical_difference,
-    in_words,
-    of_few_runs,
-    spreads,
-    standings,
-)
+from manyseed.analysis.questions.classifiers import block, of_few_runs, spreads
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.intervals import of_variance
 from manyseed.analysis.questions.question import WORDS, answers
 from manyseed.analysis.questions.ranking import outlying
+from manyseed.analysis.questions.standings import (
+    Standing,
+    Standings,
+    critical_difference,
+    in_words,
+    standings,
+)
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
@@ -395,9 +393,20 @@ def test_a_classifier_that_no_seed_reaches_is_named_so_that_its_spread_is_not_mi
     (text,) = [text for about, text in headlines(every) if about == "sources"]
     assert text == "One model per test set, whatever the seed: forest; no spread."
     assert "spread over seeds is 0 by construction" in said(every)["sources"]
-    some = fixed(tables, is_forest & (pl.col("perturb_continuous") == "none"))
+    is_plain = pl.col("perturb_continuous") == "none"
+    some = fixed(tables, is_forest & is_plain)
     (text,) = [text for about, text in headlines(some) if about == "sources"]
     assert text == "One model per test set, whatever the seed: forest (1 of 2 cells); no spread."
+    here = is_forest & is_plain
+    none = pl.when(here).then(1).otherwise("n_distinct").alias("n_distinct")
+    some = replace(some, repeats=some.repeats.with_columns(none))
+    spread = dict(headlines(some))["spread"]
+    assert spread.splitlines()[0].endswith("; forest 0."), "its sd with noise alone is no answer"
+    assert "Of forest, all runs on a test set are one model with perturb" in said(some)["spread"]
+    alone = fixed(planted(classifiers=("forest",), schemes=("none", "noise")), here)
+    alone = replace(alone, repeats=alone.repeats.with_columns(none))
+    told = "Between seeds, sd of accuracy: forest 0, one model per test set."
+    assert dict(headlines(alone))["spread"].splitlines()[0] == told
     single = fixed(planted(classifiers=("forest",), runs=1), is_forest)
     assert "sources" not in said(single)  # of one run, nothing is known of others
 

@@ -27,6 +27,9 @@ PLAIN: Mapping[str, str] = {
     r"are enough, what matters, and which|^Of other runs$": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
     ),
+    r"^Told alone, not among all pairs": (
+        "`compare` of some pairs names verdicts that its interval for all pairs does not tell."
+    ),
     r"^Unlike the others in accuracy, and": (
         "`compare` names runs that `answers` tells to be unlike the others, by the same tests."
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.question import MOST_ROWS, WORDS, Answer, Reply
 from manyseed.orchestrator.cli import answers, output
+from tests.analysis.planted import planted
+from tests.analysis.questions.test_answers import headlines
 from tests.orchestrator.conftest import inside, train, write
 
 LINES, COLUMNS = 40, 80
@@ -96,33 +99,6 @@ epochs = 1
     return _analysed(train(write(folder / "images.toml", text), folder / "sweep", workers=1))
 
 
-def noisy(folder: Path) -> Sweep:
-    """Much to tell: several datasets, noise, fewer rows, and classifiers that no seed reaches."""
-    text = """
-name = "noisy"
-seed = 1
-repeats = 4
-runs = 5
-[[grid]]
-dataset = ["sklearn:breast_cancer", "sklearn:wine", "sklearn:digits", "two-gaussians"]
-classifier = ["lr-sgd", "svm-sgd", "nearest", "forest"]
-train_fraction = [0.3, 1.0]
-perturb_continuous = ["none", "sig-digit:0", "relative:0.9"]
-vary = ["init+batch"]
-[dataset.two-gaussians]
-source = "synthetic:gaussian"
-n_samples = 1000
-n_features = 20
-test = 500
-[classifier.nearest]
-estimator = "sklearn.neighbors:KNeighborsClassifier"
-[classifier.forest]
-estimator = "sklearn.ensemble:RandomForestClassifier"
-params = { n_estimators = 3 }
-"""
-    return _analysed(train(write(folder / "noisy.toml", text), folder / "sweep", workers=1))
-
-
 def imported(folder: Path) -> Sweep:
     """Predictions of two classifiers, one of which varies little."""
     generator = np.random.default_rng(0)
@@ -140,7 +116,7 @@ def _analysed(sweep: Sweep) -> Sweep:
     return sweep
 
 
-MADE = {"varied": varied, "images": images, "noisy": noisy, "imported": imported}
+MADE = {"varied": varied, "images": images, "imported": imported}
 
 
 @pytest.fixture(scope="module", params=["quick_analysed", "quick_calibrated", *MADE])
@@ -294,6 +270,24 @@ def test_a_table_of_many_datasets_fits_a_screen(
     assert f"… {20 - answers._MOST_LINES // 2 + left} more; see " in said
     answers._say(Reply(found, columns=heads, table=rows), why=False, limit=20)
     assert "more; see" not in capsys.readouterr().out, "as many as were asked for"
+
+
+def test_headlines_of_many_datasets_leave_room_on_a_screen() -> None:
+    """At 80 columns, the quickstart's filled 42 lines, and about 50 at the end of ``run``."""
+    tables = planted(
+        3,
+        ("lr-sgd", "svm-sgd", "xgb", "mlp"),
+        ("none", "sig-digit:0", "relative:0.5"),
+        (0.5, 1.0),
+        repeats=3,
+        runs=4,
+        accuracy=lambda _, name, scheme, share: (
+            0.9 - 0.02 * len(name) * (scheme != "none") - share / 50
+        ),
+    )
+    lines = [line for _, text in headlines(tables) for line in text.splitlines()]
+    assert max(len(line.split()) for line in lines) <= WORDS
+    assert sum(len(textwrap.wrap(line, COLUMNS)) for line in lines) <= 24, lines
 
 
 def test_the_linter_finds_what_it_is_for() -> None:

@@ -15,6 +15,11 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}"
 
 
+def are(n: int, noun: str) -> str:
+    """Return a number and its noun as a subject: ``1 run is``, ``2 runs are``."""
+    return f"{counted(n, noun)} {'is' if n == 1 else 'are'}"
+
+
 def some(names: Sequence[str], most: int, noun: str = "") -> str:
     """Return the first `most` names and how many more there are: ``a, b and 2 more``."""
     more = len(names) - most

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.tables.rows import IS_LAST
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
@@ -296,7 +297,7 @@ class _Parser:
             arguments.append(self._any())
         self._need(")")
         if len(arguments) not in counts:
-            raise NoCondition(f"{name} does not take {len(arguments)} arguments")
+            raise NoCondition(f"{name} does not take {counted(len(arguments), 'argument')}")
         given: list[Any] = [argument.expression for argument in arguments]
         if name.lower() == "round" and len(arguments) == 2:
             given[1] = _digits(arguments[1])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from manyseed.analysis.counts import counted
 from manyseed.jobs.packages import install
 from manyseed.orchestrator import devices
 from manyseed.orchestrator.disk.lease import lease_seconds
@@ -90,7 +91,9 @@ def _versions(names: Sequence[str]) -> dict[str, str]:
 def _machine() -> Iterator[Check]:
     cores = local.available_cores()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
-    yield Check("machine", f"{platform.platform()}: {cores} cores, {memory:.1f} GB of memory")
+    yield Check(
+        "machine", f"{platform.platform()}: {counted(cores, 'core')}, {memory:.1f} GB of memory"
+    )
     models = list(devices.gpus().values())
     yield Check("GPUs", ", ".join(models) if models else "none answers to nvidia-smi -L")
 
@@ -148,11 +151,11 @@ def _reason(error: OSError | ManyseedError) -> str:
 def _space(folder: Path) -> Check:
     disk = os.statvfs(folder)
     free, files = disk.f_bavail * disk.f_frsize, disk.f_favail
-    counted = f", {files:,} files" if disk.f_files else ""
+    slots = f", {counted(files, 'file')}" if disk.f_files else ""
     problem = ""
     if free < _LITTLE or (disk.f_files and files < _FEW_FILES):
         problem = "little is left; plan says how much a sweep will need"
-    return Check("free space", f"{free / 1e9:.1f} GB{counted}", problem)
+    return Check("free space", f"{free / 1e9:.1f} GB{slots}", problem)
 
 
 _SLOW_DISK = "every shard and every report waits this long: a folder on another disk may be faster"

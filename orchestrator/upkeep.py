@@ -13,6 +13,7 @@ from typing import NotRequired, TypedDict
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.jobs.datasets.tablefile import WORKING_FOLDER
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.trainer import Trainer
@@ -337,7 +338,7 @@ def _unknown_recipes(
                 try:
                     read_recipe(paths.recipes, number)
                 except DamagedFile as error:
-                    problem = f"how {count:,} runs were made is unknown: {error.file}: "
+                    problem = f"how {counted(count, 'run')} came about is unknown: {error.file}: "
                     yield Finding(group.spec.path, f"{problem}{error.reason}")
 
 

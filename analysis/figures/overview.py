@@ -26,7 +26,7 @@ from manyseed.analysis.figures.labels import (
     varying,
 )
 from manyseed.analysis.figures.style import MANY, PANEL, Plot, comparable, wide, wrapped
-from manyseed.analysis.questions.classifiers import standings
+from manyseed.analysis.questions.standings import standings
 from manyseed.analysis.tables.rows import Tables
 
 WIDTH = 8.6  # inches

@@ -20,12 +20,13 @@ from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import MORE, Real, t_interval, too_few, within
-from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
 from manyseed.analysis.questions.usual import ALONE, CONTEXT, models
 from manyseed.analysis.tables.rows import Tables
 
 LISTED = 8  # datasets
 SHOWN = 5  # classifiers
+_INDENT = 3  # of a verdict on a screen, and its full stop
 UNEVEN = 0.6  # share of a class from which on accuracies are told beside it
 
 _AT_ONE = "One test set allows no interval over test sets"
@@ -307,7 +308,10 @@ def _verdicts(one: Accuracies) -> Iterator[str]:
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
     pairs = "; ".join([*parts, *alike, *left])
-    yield from (f"{pairs}{together}", pairs, f"{best}; {counted_only}")
+    whole = f"{pairs}{together}"
+    if len(whole) > LINE - _INDENT:
+        whole = f"{pairs} ({number:,} pairs)"
+    yield from (whole, pairs, f"{best}; {counted_only}")
 
 
 def _lead(row: Mean) -> str:

@@ -1,4 +1,4 @@
-"""Classifiers compared on the cells that all of them have: spread between seeds, mean ranks.
+"""Classifiers compared on the cells that all of them have: their spread between seeds.
 
 The variance of a classifier is the sum of its runs' squared deviations from the means of their
 repeats, divided by the degrees of freedom, as in tables of averages; its error is that of repeats
@@ -7,20 +7,12 @@ with at least `FEWEST` runs. That of a single cell has the interval of
 number on the same test set share streams in all cells, so they are one cluster, and repeats are
 strata. The error of the log variance is that of `analysis.questions.intervals.clustered`, but at
 least that of independent normal values, which few clusters may underestimate.
-
-On each dataset, classifiers are ranked by mean accuracy over the cells that all of them have; ties
-are averaged. Two mean ranks differ beyond chance if they are at least the critical difference of
-Nemenyi's test apart: q √(k (k + 1) / 6 N), with q the quantile of the range of k standard normal
-values over √2, and N datasets. It takes datasets as independent draws from a population and is
-valid for many of them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -38,17 +30,17 @@ from manyseed.analysis.questions.intervals import (
     of_variance,
     total,
 )
-from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
-from manyseed.analysis.questions.question import Answer, Evidence, first_ones
+from manyseed.analysis.questions.question import WORDS, Answer, Evidence, first_ones
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
 from manyseed.analysis.questions.usual import (
     CONTEXT,
     one_varied,
     repeats_of_models,
+    scope_in_words,
     usual_cells,
     usual_models,
 )
-from manyseed.analysis.tables.rows import VARIES, Tables
+from manyseed.analysis.tables.rows import IS_ONE_MODEL, VARIES, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,111 +306,41 @@ def _of_ratio(influence: pl.DataFrame, one: str, other: str) -> tuple[float, flo
     return row["variance"], row["freedom"]
 
 
-ENOUGH = 10
-"""Datasets below which the distribution behind critical differences is a rough approximation."""
-
-LISTED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Mean rank of one classifier, and on how many datasets it is best or tied for best."""
-
-    classifier: str
-    rank: float
-    wins: int
-
-
-@dataclass(frozen=True, slots=True)
-class Standings:
-    """Classifiers by mean rank.
-
-    `rows`: the best first. `critical`: mean ranks that differ by less may do so by chance. `apart`,
-    tuple of (str, str): pairs of classifiers that differ by at least that much, the better one
-    first.
-    """
-
-    rows: tuple[Standing, ...]
-    datasets: int
-    critical: float
-    apart: tuple[tuple[str, str], ...]
-
-
-def standings(cells: pl.DataFrame) -> Standings | None:
-    """Rank classifiers on usual cells; None if no two of them share two datasets.
-
-    `cells`: the table of cells with the columns of `AXES`, of one snapshot.
-    """
-    known = cells.filter(pl.col("accuracy_mean").is_not_null())
-    known = known.join(usual_cells(known)[0], on="cell", how="semi", maintain_order="left")
-    shared = block(known) if known.height else None
-    if shared is None:
-        return None
-    means = (
-        known.select("cell", "accuracy_mean")
-        .join(shared.cells, on="cell")
-        .sort("dataset", "classifier", "cell")
-        .group_by("dataset", "classifier", maintain_order=True)
-        .agg(pl.col("accuracy_mean").implode().list.mean())
-    )
-    table = means["accuracy_mean"].to_numpy().reshape(-1, len(shared.classifiers))
-    if (datasets := table.shape[0]) < 2:
-        return None
-    ranks = np.apply_along_axis(average_ranks, 1, -table)
-    mean = ranks.mean(axis=0)
-    wins = (table == table.max(axis=1, keepdims=True)).sum(axis=0)
-    order = np.lexsort((np.array(shared.classifiers), mean))
-    rows = tuple(Standing(shared.classifiers[k], float(mean[k]), int(wins[k])) for k in order)
-    critical = critical_difference(len(rows), datasets)
-    apart = tuple(
-        (one.classifier, other.classifier)
-        for one, other in combinations(rows, 2)
-        if other.rank - one.rank >= critical
-    )
-    return Standings(rows, datasets, critical, apart)
-
-
-def critical_difference(classifiers: int, datasets: int) -> float:
-    """Return how far apart two of several mean ranks must be to differ beyond chance."""
-    q = range_quantile(CONFIDENCE, classifiers) / math.sqrt(2)
-    return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))
-
-
-def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Say how classifiers rank and which differ beyond chance, with names of what shows it."""
-    if found is None:
-        return
-    best = found.rows[0]
-    others = ", ".join(f"{row.classifier} {row.rank:.1f}" for row in found.rows[1:])
-    wins = f"{best.wins} {'win' if best.wins == 1 else 'wins'}"
-    first = [row.classifier for row in found.rows if row.rank == best.rank]
-    who = f"{best.classifier} ranks" if len(first) == 1 else f"{' and '.join(first)} both rank"
-    if len(first) > 2:
-        who = f"{', '.join(first)} all rank"
-    text = (
-        f"Across {found.datasets} datasets {who} first so far, by mean accuracy (mean rank "
-        f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
-    )
-    if found.apart:
-        named = [f"{better} from {worse}" for better, worse in found.apart[:LISTED]]
-        more = len(found.apart) - len(named)
-        text += f"Beyond chance, ranks tell {', '.join(named)}{f' and {more} more' if more else ''}"
-    else:
-        text += "Ranks tell no two classifiers apart beyond chance"
-    text += (
-        f": those less than {fixed(found.critical, 2)} apart may differ by chance (Nemenyi, "
-        f"{1 - CONFIDENCE:.0%}; datasets taken as independent draws"
-        + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
-    )
-    yield text, ("mean-ranks", "summary")
-
-
 def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     """Say how much accuracy varies between seeds, and whether it varies more with other data."""
     more, why = wider(evidence.effects)
-    for one in _of_spread(evidence):
+    still, always = _one_model_here(evidence.tables.cells)
+    found = [*_of_spread(evidence)]
+    if still and not found:
+        nothing = f"Between seeds, sd of accuracy: {still}, one model per test set."
+        found = [Answer(nothing, evidence=always, figures=_FIGURES)]
+    elif still:
+        first, *rest = found[0].headline.splitlines()
+        both = f"{first.removesuffix('.')}; {still}."
+        lines = [both] if len(both.split()) <= WORDS else [first, f"Of one model: {still}."]
+        text = f"{found[0].evidence} {always}"
+        found[0] = replace(found[0], headline="\n".join([*lines, *rest]), evidence=text)
+    for one in found:
         headline = "\n".join(filter(None, (one.headline, more)))
         yield replace(one, headline=headline, evidence=f"{one.evidence}{why}")
+
+
+def _one_model_here(cells: pl.DataFrame) -> tuple[str, str]:
+    """Say whose sd is 0 in usual cells, as no seed reaches the fit, and not in others.
+
+    For a headline, and with the evidence.
+    """
+    usual, _ = usual_cells(cells)
+    here = pl.col("cell").is_in(usual["cell"].implode())
+    found = cells.group_by("classifier", maintain_order=True).agg(
+        here=(IS_ONE_MODEL | ~here).all() & here.any(), always=IS_ONE_MODEL.all()
+    )
+    names = found.filter(pl.col("here") & ~pl.col("always"))["classifier"].cast(pl.String).to_list()
+    listed = ", ".join(names)
+    return f"{listed} 0" if names else "", (
+        f"Of {listed}, all runs on a test set are one model with {scope_in_words(cells)}, so their "
+        "sd is 0 there; elsewhere they differ."
+    )
 
 
 _FIGURES = ("overview-accuracy-std", "cells-1")
@@ -546,18 +468,3 @@ def _few_runs(
 def _alike(superlative: str, classifiers: Sequence[str]) -> str:
     named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
     return f" Which of {named} varies {superlative} cannot be told."
-
-
-def answer_standings(evidence: Evidence) -> Iterator[Answer]:
-    """Say how classifiers rank across datasets, and which differ beyond chance."""
-    found = standings(evidence.tables.cells)
-    for text, figures in in_words(found):
-        assert found is not None
-        ranks = [f"{row.classifier} {row.rank:.1f}" for row in found.rows]
-        told = f"{counted(len(found.apart), 'pair') if found.apart else 'none'} told apart"
-        if len(found.apart) == 1:
-            told = " > ".join(found.apart[0])
-        said = f"Mean ranks on {found.datasets:,} datasets: {{}}; {told}."
-        headline = first_ones(ranks, said.format)
-        rows = [asdict(row) for row in found.rows]
-        yield Answer(headline, evidence=text, rows=rows, figures=figures)

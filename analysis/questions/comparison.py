@@ -220,11 +220,15 @@ def _errors(x: Side, y: Side, paired: bool) -> list[tuple[float, float]]:
     return [x.error(), y.error()]
 
 
+SINGLE = "a test set has a single run"
+"""Why there may be no interval over seeds."""
+
+
 def _with_seeds(
     result: Comparison, errors: Sequence[tuple[float, float]], n: int, confidence: float
 ) -> Comparison:
     if any(freedom < 1 for _, freedom in errors):
-        return replace(result, no_seeds="a test set has a single run")
+        return replace(result, no_seeds=SINGLE)
     unknown = [variance for variance, freedom in errors if freedom < math.inf]
     if unknown and max(unknown) == 0:
         return replace(result, no_seeds="all runs agree, which a few may do by chance")

@@ -28,7 +28,7 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
 from manyseed.analysis.tables.rows import (
     PAIR,
     RUN,
@@ -378,11 +378,20 @@ def wider(effects: pl.DataFrame) -> tuple[str, str]:
     }
     listed = [f"{name} ({', '.join(whose)})" for name, whose in of.items()]
     shown = "; ".join(_effect(row) for row in more.head(LISTED).iter_rows(named=True))
+    every = f" These, and all others: {'; '.join(listed)}." * (more.height > LISTED)
+    whole = first_ones(listed, "That sd is larger with {}.".format)
+    if len(whole) > LINE:  # levels rather than whose they are, which the evidence has
+        whole = first_ones([*map(_in_short, of)], "That sd is larger with {}.".format, width=LINE)
     return (
-        first_ones(listed, lambda text: f"That sd is larger with {text}."),
-        f" It is larger beyond chance with other training data (Holm, {LEVEL:.0%} for all "
-        f"comparisons together): {shown}.",
+        whole,
+        f" The sd is larger beyond chance with other training data (Holm, {LEVEL:.0%} for all "
+        f"comparisons together): {shown}.{every}",
     )
+
+
+def _in_short(level: str) -> str:
+    """Return the level of an axis without the axis where its scheme tells: ``relative:0.5``."""
+    return level.split()[-1] if level.startswith("perturb ") and ":" in level else level
 
 
 def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
@@ -445,7 +454,10 @@ def _matters(what: str, levels: Mapping[str, Sequence[str]]) -> str:
         return whole
     level, moved = next(iter(levels.items()))
     more = f" and {counted(len(levels) - 1, 'other level')}" if len(levels) > 1 else ""
-    return first_ones(moved, f"{what}: {level} ({{}}){more}.".format)
+    long = first_ones(moved, f"{what}: {level} ({{}}){more}.".format, width=LINE)
+    others = counted(len(levels) - 1, "other") if len(levels) > 1 else ""
+    rest = f" and {others}" if others else ""
+    return shortest([long, f"{what}: {level} ({moved[0]}, …){rest}."], LINE)
 
 
 def _effect(row: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.questions.crossed import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above
 from manyseed.analysis.questions.question import (
+    LINE,
     NAMES,
     UNKNOWN,
     Answer,
@@ -110,11 +111,14 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         "which class most further runs would predict."
         for row in found.head(limit).iter_rows(named=True)
     )
+    whole = [(" between runs", what)]
     yield Answer(
-        first_ones(
-            of,
-            lambda names: f"Points that change class between runs: {names}.",
-            what=what,
+        shortest(
+            (
+                first_ones(of, f"Points that change class{more}: {{}}.".format, what=each)
+                for more, each in (*whole, ("", what), ("", ""), *whole)
+            ),
+            LINE,
         ),
         details=_listed(rows, "flips", several.height),
         rows=rows.to_dicts(),
@@ -164,7 +168,10 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     every = f"{n} wrong in nearly every run of every classifier"
     headline = shortest([f"{every}{but}: hard, or wrongly labelled.", f"{every}{but}."])
     if len(short) > 1:
-        headline = first_ones(short, "Hard or wrongly labelled, as nearly all runs err: {}.".format)
+        said = "Hard or wrongly labelled"
+        headline = first_ones(short, f"{said}, as nearly all runs err: {{}}.".format)
+        if len(headline) > LINE:
+            headline = first_ones(short, f"{said}: {{}}.".format, width=LINE)
     elif found.height == 1:
         named = place(found.row(0, named=True))
         headline = shortest([f"{headline.partition('hard')[0]}{named}.", headline])

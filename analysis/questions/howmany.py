@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
-from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import (
     FEWEST,
     assumed,
@@ -34,10 +32,16 @@ from manyseed.analysis.questions.intervals import (
     t_quantile,
     total,
 )
-from manyseed.analysis.questions.needed import RunsNeeded
-from manyseed.analysis.questions.question import Answer, Evidence, shortest
+from manyseed.analysis.questions.needed import (
+    RunsNeeded,
+    cell_named,
+    classifiers_named,
+    short_names,
+)
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, shortest
+from manyseed.analysis.questions.ranking import outlier, outlying
 from manyseed.analysis.questions.resolution import ROUNDING, largest_sd, too_alike
-from manyseed.analysis.tables.rows import REPEAT, Tables, independent
+from manyseed.analysis.tables.rows import REPEAT, RUN, Tables, independent
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
@@ -347,6 +351,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
     if cells.is_empty():
         return
+    unlike = unlike_others(own, tables.repeats)
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
@@ -380,12 +385,21 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         if needed.low is not None:
             several = cells.height > 1
             most = ", which varies most" if several else ""
-            name = _cell_named(own, cells["cell"][-1])
+            name = cell_named(own, cells["cell"][-1])
             where = f" in {name}" if several else ""
             text = f"In {name}{most}, {needed.reason}."
+            beside, why = _without(own.filter(cell=cells["cell"][-1]), unlike)
+            text += why
+            low, of = f"{needed.low:,}", f"{where}{beside}"
             yield Answer(
-                f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: "
-                f"at least {needed.low:,}{where}.",
+                shortest(
+                    [
+                        f"How many seeds accuracy ± {PRECISE:g} takes cannot be told yet: "
+                        f"at least {low}{of}.",
+                        f"Accuracy to ± {PRECISE:g} takes at least {low} seeds{of}.",
+                    ],
+                    LINE,
+                ),
                 evidence=f"{text} {_no_spread(unknown, own)}" if unknown.height else text,
                 figures=("summary",),
             )
@@ -416,19 +430,21 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     of += f" on {row['dataset']}" if of and own["dataset"].n_unique() > 1 else ""
     takes, places = f"Accuracy{of} to ± {PRECISE:g} takes", [""]
     takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
+    beside, why = _without(most_varied, unlike)
     if alone and not is_one:
         takes += f" ({interval})"
     elif fewest:
-        places = [*_short_names(row, own), ""]
+        places = [*short_names(row, own), ""]
+    places = [f"{place}{beside}" for place in places]
     there = [part.size for part in _by_test_set(most_varied)]
     have = f"each test set has {min(there):,}{' or more' if max(there) > min(there) else ''}"
     bounded, untold = _with_enough(unknown, own)
-    others = _named(untold, own, "") if untold.height else ""
+    others = classifiers_named(untold, own, "") if untold.height else ""
     if not alone:
         number = cells.height + (bounded if others else unknown).height
         have = f"{enough + bounded.height:,} of {number:,} cells have enough"
     elif bounded.height:
-        names = _named(bounded, own, "some others" if untold.height else "others")
+        names = classifiers_named(bounded, own, "some others" if untold.height else "others")
         have += f"; {names} {'have' if ', ' in names or names.endswith('others') else 'has'} enough"
     if enough == cells.height:
         text += "Each repeat has enough runs for that."
@@ -438,10 +454,11 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
         text += "None of these has enough runs for that yet."
+    text += why
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     if bounded.height:
-        who = _named(bounded, own, "other cells")
+        who = classifiers_named(bounded, own, "other cells")
         have_it = "have" if ", " in who or who == "other cells" else "has"
         text += f" So {who} {have_it} enough in any case."
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
@@ -453,6 +470,33 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         )
     headline = shortest(f"{takes}{place}; {have}." for place in places)
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
+
+
+def unlike_others(runs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs that are unlike the others of their repeat in accuracy, as `outlying`."""
+    sizes = repeats.select(*REPEAT, "n_test")
+    return outlying(runs.join(sizes, on=REPEAT, maintain_order="left"))
+
+
+def _without(runs: pl.DataFrame, unlike: pl.DataFrame) -> tuple[str, str]:
+    """Say how many seeds a cell takes without its runs that are unlike the others, if any.
+
+    For a headline, and with the evidence. `runs`: of the cell.
+    """
+    unlike = unlike.join(runs.select(RUN), on=RUN, how="semi", maintain_order="left")
+    if unlike.is_empty():
+        return "", ""
+    others = _of_cell(runs.join(unlike, on=RUN, how="anti", maintain_order="left"))
+    takes = "unknown" if others.runs is None else f"{others.runs:,}"
+    first = outlier(unlike.row(0, named=True))
+    address = first.partition(" ")[0]
+    more = f" and {unlike.height - 1:,} more" if unlike.height > 1 else ""
+    are = "are" if more else "is"
+    return (
+        f"; {takes} without run {address}{more}, unlike the others",
+        f" Of these, run {first}{more} {are} unlike the others in accuracy, and counted: without "
+        f"{'them' if more else 'it'}, the number is {takes}.",
+    )
 
 
 def _with_enough(unknown: pl.DataFrame, runs: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -467,14 +511,6 @@ def _with_enough(unknown: pl.DataFrame, runs: pl.DataFrame) -> tuple[pl.DataFram
     return unknown.filter(enough), unknown.filter(~enough)
 
 
-def _named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> str:
-    """Name the classifiers of cells where these are few, and all of theirs; else `others`."""
-    is_meant = pl.col("cell").is_in(cells["cell"].implode())
-    of = [runs.filter(each)["classifier"].cast(pl.String) for each in (is_meant, ~is_meant)]
-    names, rest = of[0].unique(maintain_order=True).to_list(), {*of[1]}
-    return ", ".join(names) if len(names) <= 2 and rest.isdisjoint(names) else others
-
-
 def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
     """Say in which cells runs seem to vary too little, and what is known of the first."""
     cell, resolution = unknown.select("cell", "resolution").row(0)
@@ -482,25 +518,8 @@ def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
     where = "" if unknown.height == 1 else f"{unknown.height:,} cells, such as "
     return (
         f"How many seeds it takes to know the mean accuracy to ± {PRECISE:g} has no answer in "
-        f"{where}{_cell_named(runs, cell)}: {found.reason}."
+        f"{where}{cell_named(runs, cell)}: {found.reason}."
     )
-
-
-def _cell_named(runs: pl.DataFrame, cell: int) -> str:
-    row = runs.filter(cell=cell).row(0, named=True)
-    return f"{row['dataset']} × {row['classifier']} (cell {cell})"
-
-
-def _short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
-    """Name the cell of a row by its levels, and shorter by its number."""
-    levels = [
-        str(row[axis])
-        for axis, usual in REFERENCES.items()
-        if row.get(axis) is not None and str(row[axis]) != usual and runs[axis].n_unique() > 1
-    ]
-    dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""
-    name = ", ".join([f"{dataset}{row['classifier']}", *levels])
-    return f" ({name})", f" ({row['classifier']}, cell {row['cell']})"
 
 
 def _by_test_set(runs: pl.DataFrame) -> list[Real]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.questions.effects import REFERENCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +66,29 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
+
+
+def classifiers_named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> str:
+    """Name the classifiers of cells where these are few, and all of theirs; else `others`."""
+    is_meant = pl.col("cell").is_in(cells["cell"].implode())
+    of = [runs.filter(each)["classifier"].cast(pl.String) for each in (is_meant, ~is_meant)]
+    names, rest = of[0].unique(maintain_order=True).to_list(), {*of[1]}
+    return ", ".join(names) if len(names) <= 2 and rest.isdisjoint(names) else others
+
+
+def cell_named(runs: pl.DataFrame, cell: int) -> str:
+    """Name a cell of these runs by its data, classifier and number."""
+    row = runs.filter(cell=cell).row(0, named=True)
+    return f"{row['dataset']} × {row['classifier']} (cell {cell})"
+
+
+def short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
+    """Name the cell of a row by its levels, and shorter by its number."""
+    levels = [
+        str(row[axis])
+        for axis, usual in REFERENCES.items()
+        if row.get(axis) is not None and str(row[axis]) != usual and runs[axis].n_unique() > 1
+    ]
+    dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""
+    name = ", ".join([f"{dataset}{row['classifier']}", *levels])
+    return f" ({name})", f" ({row['classifier']}, cell {row['cell']})"

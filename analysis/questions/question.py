@@ -69,11 +69,18 @@ WORDS = 20
 """Most words of a line of a headline."""
 
 
-def shortest(texts: Iterable[str]) -> str:
-    """Return the first of several texts, the longest first, that is short enough, or the last."""
+LINE = 80
+"""Columns of a line on a screen."""
+
+
+def shortest(texts: Iterable[str], width: int | None = None) -> str:
+    """Return the first of several texts, the longest first, that is short enough, or the last.
+
+    `width`: most columns; None for as many as `WORDS` take.
+    """
     text = ""
     for text in texts:
-        if len(text.split()) <= WORDS:
+        if len(text.split()) <= WORDS and (width is None or len(text) <= width):
             break
     return text
 
@@ -84,10 +91,11 @@ def first_ones(
     between: str = ", ",
     most: int | None = None,
     what: str = "",
+    width: int | None = None,
 ) -> str:
     """Return the text of as many names as it has room for, with the number of those left out.
 
-    `what`: what one of the names stands for, where they do not tell it.
+    `what`: what one of the names stands for, where they do not tell it. `width`: as in `shortest`.
     """
 
     def some(number: int) -> str:
@@ -96,7 +104,8 @@ def first_ones(
         left = f" and {n:,} more{said}" if n else ""
         return text(between.join(names[:number]) + left)
 
-    return shortest(some(number) for number in range(min(len(names), most or len(names)), 0, -1))
+    numbers = range(min(len(names), most or len(names)), 0, -1)
+    return shortest((some(number) for number in numbers), width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +300,7 @@ PAGE = (
     Question(
         "standings",
         "How do classifiers rank across datasets?",
-        "analysis.questions.classifiers:answer_standings",
+        "analysis.questions.standings:answer_standings",
         tables=("cells",),
         on_page=True,
     ),

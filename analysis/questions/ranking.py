@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -222,17 +222,20 @@ def outlying(runs: pl.DataFrame, rare: float = RARE) -> pl.DataFrame:
     return found.filter(told)
 
 
+def outlier(row: Mapping[str, Any]) -> str:
+    """Name a run that `outlying` returned: ``5:0:3 (0.100; others 0.900 to 0.950)``."""
+    address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
+    others = f"{fixed(row['low'], 3)} to {fixed(row['high'], 3)}"
+    return f"{address} ({fixed(row['accuracy'], 3)}; others {others})"
+
+
 def _outlying(found: pl.DataFrame, of: int) -> tuple[str, str]:
     """Say which runs are unlike the others in accuracy: a headline, and the evidence."""
     far = (pl.col("accuracy") - (pl.col("low") + pl.col("high")) / 2).abs()
     row = found.sort(far, *REPEAT, "run_index", descending=[True, False, False, False])
     one = row.row(0, named=True)
     number = f"{found.height:,} of {of:,} runs {'is' if found.height == 1 else 'are'} unlike"
-    run = f"{one['cell']}:{one['repeat_index']}:{one['run_index']}"
-    headline = (
-        f"{number} the others in accuracy; see run {run} ({fixed(one['accuracy'], 3)}; others "
-        f"{fixed(one['low'], 3)} to {fixed(one['high'], 3)})."
-    )
+    headline = f"{number} the others in accuracy; see run {outlier(one)}."
     repeat = "its repeat" if found.height == 1 else "their repeats"
     return headline, (
         f"{number} the others of {repeat} in accuracy: by more than these differ and than "
@@ -314,11 +317,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
 
         points = 2 * points_needed(options.close, options.epsilon)  # a side is half of a test set
         where_not = "Test sets are too small for α̂, which"
-        if blind.filter(pl.col("far") | pl.col("divided")).height:  # a large α̂ is told of any size
-            where_not = "Smaller differences are not seen: that"
-        elif blind.height < runs.height:
+        if blind.height < runs.height:
             where_not = f"{some(where, 1, ' datasets')}: too small for α̂, which"
-        lines.append(f"{where_not} takes test sets of about {points:,} points.")
+        if blind.filter(pl.col("far") | pl.col("divided")).is_empty():  # large ones are told
+            lines.append(f"{where_not} takes test sets of about {points:,} points.")
         text += (
             f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
             f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "

@@ -12,7 +12,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
-from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.question import LINE, Answer, shortest
 from manyseed.analysis.tables.rows import Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
@@ -119,6 +119,19 @@ def scope_in_words(rows: pl.DataFrame) -> str:
     return ", ".join(told).replace("_", " ")
 
 
+def _scope_in_short(rows: pl.DataFrame) -> str:
+    """Return `scope` in few words, such as without noise, on all rows."""
+    told: dict[str, None] = {}
+    for axis, levels in scope(rows).items():
+        if levels != (str(REFERENCES[axis]),):
+            told[f"{axis} {' or '.join(levels)}".replace("_", " ")] = None
+        elif axis.startswith("perturb_"):
+            told["without noise"] = None
+        else:
+            told["on all rows"] = None
+    return ", ".join(told)
+
+
 def answer(tables: Tables) -> Iterator[Answer]:
     """Say which runs headlines are about, where there are others.
 
@@ -131,7 +144,13 @@ def answer(tables: Tables) -> Iterator[Answer]:
     own = runs.join(usual, on="cell", how="semi")
     counts = f"{own.height:,} of {runs.height:,}"
     yield Answer(
-        f"Accuracy, spread and points are of the runs with {which}: {counts}.",
+        shortest(
+            [
+                f"Accuracy, spread and points are of the runs with {which}: {counts}.",
+                f"Accuracy, spread, points: {counts} runs, {_scope_in_short(tables.cells)}.",
+            ],
+            LINE,
+        ),
         evidence="Mean accuracies, ranks, the spread between seeds, and points that flip or are "
         f"hard are of the runs with {which} alone: {counts}, without copies. How many seeds are "
         "enough, what matters, and which runs are unlike others, is of all runs.",

@@ -64,7 +64,7 @@ from manyseed.analysis.questions.intervals import (
     parts,
     t_quantile,
 )
-from manyseed.analysis.questions.question import Answer, Evidence, first_ones
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
 from manyseed.analysis.tables.rows import IS_ONE_MODEL, Tables, cells_once
 from manyseed.analysis.tables.schema import records
 
@@ -430,7 +430,7 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     cells = of_sets.filter(pl.col("part") == TEST_SET).height
     both = _for_all(tables, of_sets, cells).filter(pl.col("low") > 0)
     differ = own.filter(pl.col("part") == ALL, pl.col("variance") > _ROUNDING)["cell"].n_unique()
-    of = f"of {cells:,} cells" if differ >= cells else f"of {differ:,} cells whose runs differ"
+    of = f"of {cells:,} cells" if differ >= cells else f"of {differ:,} cells{_DIFFERING}"
     sets, runs = (both.filter(pl.col("part") == part) for part in (TEST_SET, ALL))
     apart = sets.join(runs, on="cell", suffix="_all").filter(pl.col("low") > pl.col("high_all"))
     if apart.height:
@@ -444,9 +444,17 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
             f"({fixed(row['low_all'] ** 0.5)} to {fixed(row['high_all'] ** 0.5)}) between runs"
         )
         such = "" if apart.height == 1 else "such as "
+        said = f"Test sets vary accuracy more than seeds in {apart.height:,}"
+        cell = f"{such}{row['classifier']}", f"cell {row['cell']}"
         lines.append(
-            f"Test sets vary accuracy more than seeds in {apart.height:,} {of} "
-            f"({such}{row['classifier']} on {row['dataset']}, cell {row['cell']})."
+            shortest(
+                [
+                    f"{said} {of} ({cell[0]} on {row['dataset']}, {cell[1]}).",
+                    f"{said} {of} ({', '.join(cell)}).",
+                    f"{said} {of.removesuffix(_DIFFERING)} ({', '.join(cell)}).",
+                ],
+                LINE,
+            )
         )
     if parts:
         text = "; ".join(parts) + "."
@@ -456,6 +464,9 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
             rows=own.to_dicts(),
             figures=("overview-accuracy-std", "summary"),
         )
+
+
+_DIFFERING = " whose runs differ"
 
 
 def _sure(among: int) -> str:

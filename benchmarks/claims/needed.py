@@ -432,6 +432,8 @@ CLAIMS: tuple[Claim, ...] = (
         "For accuracy ± 0.005 it cannot be told yet; at least 4 are needed",
         "howmany, answers",
         r"yet; at least \{\} are needed|cannot be told yet, at least|cannot be told yet: at least|"
+        r"takes at least \{\} seeds|without run \{\}|[Uu]nlike the others and counted|"
+        r"^ Of these, run|"
         r"^not told, \{\} or more|, which varies most|^In cell \{\}\{\}, ",
         _least_misses,
         lambda seed: Tally("cannot be told yet; at least" in _of_three(seed).words),

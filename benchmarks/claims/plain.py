@@ -23,9 +23,12 @@ PLAIN: Mapping[str, str] = {
         "How rows are counted, what intervals are over, and which metric to ask of classes of "
         "unlike size, with the area under the ROC curve."
     ),
-    r"^Accuracy, spread and points are of the runs|^Mean accuracies, ranks, the spread between|"
+    r"^Accuracy, spread(,| and) points|^Mean accuracies, ranks, the spread between|"
     r"are enough, what matters, and which|^Of other runs$": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
+    ),
+    r"^Told alone, not among all pairs": (
+        "`compare` of some pairs names verdicts that its interval for all pairs does not tell."
     ),
     r"^Unlike the others in accuracy, and": (
         "`compare` names runs that `answers` tells to be unlike the others, by the same tests."

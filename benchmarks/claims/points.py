@@ -381,7 +381,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Points that change class between runs: 12 of 100 of a on D",
         "answers, points",
-        r"change class between runs|labelled {}, mostly predicted",
+        r"change class between runs|^Points that change class|labelled {}, mostly predicted",
         0.0,
         "sweeps",
         partial(_flipping, 0.0),
@@ -404,7 +404,8 @@ CLAIMS: tuple[Claim, ...] = (
         "21 of 1,000 tested points of D are wrong in nearly every run of every classifier",
         "answers, points",
         r"wrong in (nearly every run of every|at least {} of the runs of each)|"
-        r"as nearly all runs err|need no wrong label|: hard, or wrongly labelled",
+        r"as nearly all runs err|^Hard or wrongly labelled$|"
+        r"need no wrong label|: hard, or wrongly labelled",
         0.05,
         "sweeps",
         partial(_labels, 0, alike=False),

@@ -13,7 +13,14 @@ import typer
 from rich.text import Text
 
 from manyseed.orchestrator.cli.arguments import Json, switch, written_to
-from manyseed.orchestrator.cli.output import console, print_json, print_table, say, say_next
+from manyseed.orchestrator.cli.output import (
+    console,
+    counted,
+    print_json,
+    print_table,
+    say,
+    say_next,
+)
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.doctor import Check
@@ -176,7 +183,8 @@ def _walltime(partition: Partition) -> str:
 
 def _in_words(partition: Partition) -> str:
     longest = "no limit" if partition.max_minutes is None else f"{partition.max_minutes} min"
-    text = f"{partition.name}: {partition.n_nodes} nodes, {partition.cores} cores, "
+    size = f"{counted(partition.n_nodes, 'node')}, {counted(partition.cores, 'core')}"
+    text = f"{partition.name}: {size}, "
     text += f"{partition.memory_mb} MB, {longest}"
     return text + (f", {partition.gres}" if partition.gres else "")
 

@@ -10,6 +10,7 @@ import polars as pl
 from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
@@ -153,8 +154,8 @@ def _largest(
     if group is None or stored < analysed:
         raise DamagedFile(
             paths.store,
-            f"holds {stored:,} runs of cell {cell}, repeat {repeat_index}; the result tables have "
-            f"{analysed:,}",
+            f"holds {counted(stored, 'run')} of cell {cell}, repeat {repeat_index}; the result "
+            f"tables have {analysed:,}",
             f"resume the sweep, then analyze it again: {training(paths, 'resume')}",
         )
     predictions = group.predictions

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import are, counted, some
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.jobs.datasets.columns import (
@@ -245,7 +245,8 @@ class Notes:
             info = datasets[name]
             if info.n_dropped:
                 self._others.append(
-                    f"{name}: {info.n_dropped:,} samples are left out: classes does not list theirs"
+                    f"{name}: {are(info.n_dropped, 'sample')} left out: "
+                    "classes does not list theirs"
                 )
             if info.columns:
                 self._columns(name, info.columns)

@@ -347,8 +347,8 @@ def remarks(
     if summary["runs_identical"]:
         yield (
             f"{COPIES}, as nothing that varies reaches the classifier: "
-            f"{counted(summary['runs_identical'], 'run')}, stored as copies, "
-            "not trained. Their spread over seeds is 0."
+            f"{counted(copies := summary['runs_identical'], 'run')}, stored as "
+            f"{'a copy' if copies == 1 else 'copies'}, not trained. Their spread is 0."
         )
     yield from _lone(change)
     if summary["cells_dropped"]:

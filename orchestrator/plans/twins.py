@@ -17,6 +17,7 @@ from typing import Any, Literal
 import polars as pl
 
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
+from manyseed.analysis.counts import counted
 from manyseed.jobs.cells import consumed
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.run import CROSSED, SEARCHED, SOURCES_OF_RANDOMNESS, Cell, canonical_json
@@ -274,7 +275,7 @@ def sentences(twins: Sequence[Twin]) -> list[str]:
         if these := [twin for twin in twins if twin.state == state]:
             cells, runs = sum(twin.cells for twin in these), sum(twin.runs for twin in these)
             subject = f"{cells:,} {'cell is' if cells == 1 else 'cells are'}"
-            lines.append(f"{subject} the same fits as others ({runs:,} runs): {outcome}")
+            lines.append(f"{subject} the same fits as others ({counted(runs, 'run')}): {outcome}")
     return lines
 
 

@@ -54,7 +54,8 @@ def incomplete(tables: Results) -> list[str]:
         without = cells.join(repeats, on="cell", how="anti", maintain_order="left")
         groups = [" × ".join(row) for row in without.select("dataset", "classifier").rows()]
         if groups:
-            n = f"{len(groups):,} of {cells.height:,} cells have no finished run that was analysed"
+            has = "has" if len(groups) == 1 else "have"
+            n = f"{len(groups):,} of {cells.height:,} cells {has} no finished run that was analysed"
             sentences = [f"{n}: {some(list(dict.fromkeys(groups)), _LISTED)}."]
     names = ("cell", "repeat_index", "dataset", "classifier", "accuracy", "fit_seconds")
     runs = last(tables.scan("runs"))

@@ -141,8 +141,8 @@ def compare_cells(
     if not any(one.result for one in compared):
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
-    if len(compared) == 1 and second is first:
-        compared = [replace(compared[0], pairs=_pairs_like(compared[0], first))]
+    if second is first:
+        compared = _with_pairs(compared, first)
     number = sum(one.result is not None for one in compared)
     number = compared[0].pairs if len(compared) == 1 else number
     if number < 2:
@@ -154,7 +154,23 @@ def compare_cells(
             like = at(1 - (1 - confidence) / len(places), [pairs[place] for place in places])
             for place, one in zip(places, like, strict=True):
                 found[place] = replace(found[place], among_like=judged(one))
+        if len(found) > 1 and len(places) < (
+            of := found[places[0]].pairs
+        ):  # others are not asked for
+            like = at(1 - (1 - confidence) / of, [pairs[place] for place in places])
+            for place, one in zip(places, like, strict=True):
+                found[place] = replace(found[place], among_pairs=judged(one))
     return found
+
+
+def _with_pairs(compared: Sequence[Compared], sweep: AnalysedSweep) -> list[Compared]:
+    """Return comparisons with the number of pairs of cells that are alike as theirs are."""
+    numbers: dict[tuple[tuple[str, object], ...], int] = {}
+    for one in compared:
+        key = tuple(one.same.items())
+        if key not in numbers:
+            numbers[key] = _pairs_like(one, sweep)
+    return [replace(one, pairs=numbers[tuple(one.same.items())]) for one in compared]
 
 
 def _apart(one: Compared, axes: Sequence[str]) -> Compared:
@@ -364,6 +380,8 @@ def reply(
         apart = f"Unlike the others in accuracy, and counted: run {some(unlike, _LISTED)}."
         below = [*below, apart]
         notes += ["", apart] * (n == 1)
+    if among := _among_all_pairs(comparisons):
+        below = [*below[:1], among, *below[1:]]
     ways = {side_told(one)[2:] for one in shown if told(one, judged(one)) in (A, B)}
     return Reply(
         answers,
@@ -439,6 +457,23 @@ def _table(
     if any(told_apart(one) == (A, B) for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
     return ["", "A - B", "", "with", "difference", sure, "P"], table, below
+
+
+def _among_all_pairs(comparisons: Sequence[Compared]) -> str:
+    """Say which verdicts are not told among all pairs of their cells; nothing without such."""
+
+    def named(one: Compared) -> str:
+        where = filter(None, [one.same.get("dataset"), *alike_in(one)])
+        return f"{verdict(one, *told_apart(one))} ({', '.join(map(str, where))}; {one.pairs:,})"
+
+    lost = [
+        named(one)
+        for one in comparisons
+        if one.among_pairs is not None
+        and told(one, judged(one))
+        and told(one, one.among_pairs) != told(one, judged(one))
+    ]
+    return f"Told alone, not among all pairs of their cells: {some(lost, _LISTED)}." if lost else ""
 
 
 def _over(shown: Sequence[Compared]) -> str:

@@ -17,6 +17,7 @@ from manyseed.analysis.counts import EQUAL, counted, fixed, signed, some
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import (
+    SINGLE,
     Comparison,
     Saving,
     Side,
@@ -90,6 +91,8 @@ class Compared:
         or of all `pairs`, together (Bonferroni); None for a single one.
     among_like : tuple of float or None
         Likewise for all comparisons that agree in `same`, such as those on one dataset.
+    among_pairs : tuple of float or None
+        Likewise for all `pairs`, where more of them are compared than these; None elsewhere.
     unlike : tuple of str
         Runs of the two that are unlike the others of their repeat in accuracy.
     """
@@ -109,6 +112,7 @@ class Compared:
     together: tuple[float, float] | None = None
     among_like: tuple[float, float] | None = None
     unlike: tuple[str, ...] = ()
+    among_pairs: tuple[float, float] | None = None
 
 
 def words(found: Compared) -> Iterator[str]:
@@ -123,13 +127,26 @@ def words(found: Compared) -> Iterator[str]:
         sets = "this test set" if result.sets_a == 1 else f"these {result.sets_a:,} test sets"
         yield f"Over seeds, at {sets}: {_limits(result.seeds)} ({sure})."
     else:
-        yield f"No interval over seeds alone: {result.no_seeds}."
+        yield f"No interval over seeds alone: {result.no_seeds}.{_more_runs(result)}"
     if result.sets is not None:
         yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
     else:
         yield f"No interval over new test sets: {result.no_sets}."
     yield _better(found, result)
     yield from _pairing(found, result)
+
+
+def _more_runs(result: Comparison) -> str:
+    """Say what gives a side with single runs an interval; nothing where neither side has such."""
+    if result.no_seeds != SINGLE:
+        return ""
+    sides = {A: (result.runs_a, result.sets_a), B: (result.runs_b, result.sets_b)}
+    whose = [name for name, (runs, sets) in sides.items() if runs < 2 * sets]
+    return (
+        f" More runs of {' and '.join(whose or [A, B])} allow one (runs = 5); where no seed "
+        'reaches the fit, other training rows (vary = ["train"]) make them differ, or other test '
+        "sets (repeats = 5) tell without."
+    )
 
 
 def _limits(limits: tuple[float, float]) -> str:
@@ -535,16 +552,13 @@ class AnalysedSweep:
     @cached_property
     def unlike(self) -> Mapping[int, list[str]]:
         """The runs that are unlike the others of their repeat in accuracy, in words, by cell."""
-        from manyseed.analysis.questions.ranking import outlying
+        from manyseed.analysis.questions.ranking import outlier, outlying
 
         sizes = last(self.results["repeats"]).select("cell", "repeat_index", "n_test")
         runs = last(self.runs).filter(~pl.col("fixed")).join(sizes, on=["cell", "repeat_index"])
         found: dict[int, list[str]] = {}
         for row in outlying(runs).iter_rows(named=True):
-            address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
-            others = f"{fixed(row['low'], 3)} to {fixed(row['high'], 3)}"
-            text = f"{address} ({fixed(row['accuracy'], 3)}; others {others})"
-            found.setdefault(row["cell"], []).append(text)
+            found.setdefault(row["cell"], []).append(outlier(row))
         return found
 
     def described(self, cell: AnalysedCell) -> OneCell:

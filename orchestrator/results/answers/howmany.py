@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
+from manyseed.analysis.questions.howmany import unlike_others
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.question import MOST_ROWS, Answer, Reply
-from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
+from manyseed.analysis.questions.ranking import outlier
+from manyseed.analysis.tables.rows import IS_CROSSED, RUN, Tables, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import (
     GROUP,
@@ -64,6 +67,8 @@ class GroupAnswers:
         with the largest repeat also has answers for α̂ and for the classical test.
     ensembles : DataFrame
         Table I of the repeats used for α̂; empty if no ensembles could be drawn.
+    unlike : str
+        Runs that are unlike the others of their repeat in accuracy, and what it takes without them.
     """
 
     name: str
@@ -76,6 +81,7 @@ class GroupAnswers:
     cells: int
     answers: tuple[RunsNeeded, ...]
     ensembles: pl.DataFrame
+    unlike: str = ""
 
 
 def howmany(
@@ -154,6 +160,7 @@ def howmany(
         reason = "crossed runs share values, so it is told for other cells only"
         drawn[cell] = Drawn(no_ensembles(reason, options.close))
     groups = []
+    unlike = unlike_others(of_cells(tables, alone).runs, tables.repeats)
     for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
         asked = {"accuracy": accuracy, "consistency": consistency, "confidence": confidence}
         means = for_crossed(part, **asked) or for_means(part, **asked)
@@ -181,6 +188,7 @@ def howmany(
                 ensembles=pl.concat([one.table for one in ensembles], how="diagonal")
                 if ensembles
                 else pl.DataFrame(),
+                unlike=_unlike(part, unlike, accuracy, confidence),
             )
         )
     each = [one.each for one in drawn.values()]
@@ -216,7 +224,10 @@ def reply(groups: Sequence[GroupAnswers], *, limit: int = MOST_ROWS) -> Reply:
     answers = [
         Answer(
             group.name,
-            tuple(one.words for one in group.answers),
+            (
+                *(one.words for one in group.answers),
+                *([f"Unlike the others and counted: run {group.unlike}."] * bool(group.unlike)),
+            ),
             rows=[asdict(one) for one in group.answers],
         )
         for group in groups
@@ -229,10 +240,28 @@ def reply(groups: Sequence[GroupAnswers], *, limit: int = MOST_ROWS) -> Reply:
         columns=columns,
         table=table[:limit],
         left=max(len(table) - limit, 0),
-        below=[*_of_bounds(groups), *_of_ensembles(groups), *_published(groups)],
+        below=[
+            *_of_unlike(groups),
+            *_of_bounds(groups),
+            *_of_ensembles(groups),
+            *_published(groups),
+        ],
     )
 
 
+def _unlike(tables: Tables, unlike: pl.DataFrame, half_width: float, confidence: float) -> str:
+    """Say which runs of a group are unlike the others, and how many it takes without them."""
+    found = unlike.join(tables.runs.select(RUN), on=RUN, how="semi", maintain_order="left")
+    if found.is_empty():
+        return ""
+    runs = tables.runs.join(found, on=RUN, how="anti", maintain_order="left")
+    others = for_means(replace(tables, runs=runs), accuracy=half_width, confidence=confidence)[0]
+    takes = "not told" if others.runs is None else counted(others.runs, "run")
+    named = some([outlier(row) for row in found.iter_rows(named=True)], _LISTED)
+    return f"{named}: without, {takes}"
+
+
+_LISTED = 2
 _WITHOUT_CHANCE = "nothing that varies reaches the fit, so all runs of a repeat are the same"
 
 _TESTED = "an ensemble with α̂"
@@ -351,6 +380,16 @@ def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
     if not any(text.endswith("*") for text in shown):
         return []
     return ["* If pairs differ by one of the points that some run gets wrong at most, as so far."]
+
+
+def _of_unlike(groups: Sequence[GroupAnswers]) -> list[str]:
+    """Say which runs are unlike the others of the group that takes most among those with such."""
+    found = [group for group in groups if group.unlike]
+    if not found:
+        return []
+    most = max(found, key=lambda group: group.answers[0].runs or group.answers[0].low or 0)
+    more = f"; so in {counted(len(found) - 1, 'more group')}" if len(found) > 1 else ""
+    return [f"{_name(most)}, unlike the others and counted: run {most.unlike}{more}."]
 
 
 def _published(groups: Sequence[GroupAnswers]) -> list[str]:

@@ -138,7 +138,7 @@ class CellEstimate:
             precision = f"± {decided.half_width:.2g} over seeds, on {sets}"
             return f"{level} {precision}: {decided.runs:,} runs are enough. {_assumed(decided)}"
         if math.isfinite(decided.half_width):
-            level += f", known to ± {decided.half_width:.2g} after {decided.runs:,} runs"
+            level += f", known to ± {decided.half_width:.2g} after {counted(decided.runs, 'run')}"
         about = f"; it takes about {decided.predicted:,}" if decided.predicted else ""
         return f"{level} ({self.planned:,} planned): {more}{about}."
 
@@ -492,7 +492,7 @@ def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:
     failed = state.with_state("failed").join(cells, on="cell", how="semi").height
     if failed:
         raise RunsError(
-            f"{failed:,} runs of these cells failed; more runs do not replace them\n"
+            f"{counted(failed, 'run')} of these cells failed; more runs do not replace them\n"
             f"  see {command('logs', paths.directory, '--failed')}; "
             + (
                 f"watch the tasks that train: {watching(paths)}"
@@ -506,9 +506,10 @@ def _require_finished(paths: SweepPaths, cells: pl.DataFrame) -> None:
     _require_no_failed(paths, cells)
     missing = survey(paths).with_state("missing").join(cells, on="cell", how="semi").height
     if missing:
+        verb = "is" if missing == 1 else "are"
         raise StillRunning(
-            f"{missing:,} runs of these cells are not trained yet\n  give the same command again "
-            "to continue"
+            f"{counted(missing, 'run')} of these cells {verb} not trained yet\n"
+            "  give the same command again to continue"
         )
 
 

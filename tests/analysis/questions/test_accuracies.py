@@ -12,9 +12,10 @@ from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Mean, accuracies, headlines, sentences
-from manyseed.analysis.questions.classifiers import spreads, standings
+from manyseed.analysis.questions.classifiers import spreads
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.question import answers
+from manyseed.analysis.questions.standings import standings
 from tests.analysis.planted import planted
 from tests.analysis.questions.test_answers import of_classifier, without
 

@@ -13,21 +13,19 @@ from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Accuracies, Mean, verdict
-from manyseed.analysis.questions.classifiers import (
-    Standing,
-    Standings,
-    block,
-    critical_difference,
-    in_words,
-    of_few_runs,
-    spreads,
-    standings,
-)
+from manyseed.analysis.questions.classifiers import block, of_few_runs, spreads
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.intervals import of_variance
 from manyseed.analysis.questions.question import WORDS, answers
 from manyseed.analysis.questions.ranking import outlying
+from manyseed.analysis.questions.standings import (
+    Standing,
+    Standings,
+    critical_difference,
+    in_words,
+    standings,
+)
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
@@ -307,9 +305,9 @@ def test_runs_that_merely_differ_among_themselves_are_not_unlike_the_others():
 def test_small_test_sets_are_not_too_small_for_a_large_difference():
     """It stood beside the α̂ of runs that differ, which holds on test sets of any size."""
     tables = planted(alpha=of_classifier(**{"mlp": 0.3, "lr-sgd": 0.0}), delta=0.2)
-    differ, rest = dict(headlines(tables))["levels"].splitlines()
+    differ = dict(headlines(tables))["levels"]
     assert differ == "Runs of mlp differ among themselves (α̂ up to 0.30)."
-    assert rest == "Smaller differences are not seen: that takes test sets of about 4,240 points."
+    assert "Test sets of about 4,240 points would be enough." in said(tables)["levels"]
 
 
 def test_a_spread_below_a_test_point_is_told_beside_its_bound():
@@ -331,7 +329,7 @@ def test_a_larger_spread_with_noise_is_told_where_a_test_tells_it():
     told = dict(headlines(tables))["spread"].splitlines()
     assert told[1:] == ["That sd is larger with perturb continuous relative:0.5 (mlp)."]
     assert (
-        "It is larger beyond chance with other training data (Holm, 5% for"
+        "The sd is larger beyond chance with other training data (Holm, 5% for"
         in said(tables)["spread"]
     )
     alike = planted(datasets=2, schemes=("none", "relative:0.5"), repeats=5, runs=10)
@@ -396,9 +394,20 @@ def test_a_classifier_that_no_seed_reaches_is_named_so_that_its_spread_is_not_mi
     (text,) = [text for about, text in headlines(every) if about == "sources"]
     assert text == "One model per test set, whatever the seed: forest; no spread."
     assert "spread over seeds is 0 by construction" in said(every)["sources"]
-    some = fixed(tables, is_forest & (pl.col("perturb_continuous") == "none"))
+    is_plain = pl.col("perturb_continuous") == "none"
+    some = fixed(tables, is_forest & is_plain)
     (text,) = [text for about, text in headlines(some) if about == "sources"]
     assert text == "One model per test set, whatever the seed: forest (1 of 2 cells); no spread."
+    here = is_forest & is_plain
+    none = pl.when(here).then(1).otherwise("n_distinct").alias("n_distinct")
+    some = replace(some, repeats=some.repeats.with_columns(none))
+    spread = dict(headlines(some))["spread"]
+    assert spread.splitlines()[0].endswith("; forest 0."), "its sd with noise alone is no answer"
+    assert "Of forest, all runs on a test set are one model with perturb" in said(some)["spread"]
+    alone = fixed(planted(classifiers=("forest",), schemes=("none", "noise")), here)
+    alone = replace(alone, repeats=alone.repeats.with_columns(none))
+    told = "Between seeds, sd of accuracy: forest 0, one model per test set."
+    assert dict(headlines(alone))["spread"].splitlines()[0] == told
     single = fixed(planted(classifiers=("forest",), runs=1), is_forest)
     assert "sources" not in said(single)  # of one run, nothing is known of others
 
@@ -426,6 +435,22 @@ def test_one_run_of_six_is_named_by_its_accuracy_where_there_is_no_level(accurac
         "the farthest is run 5 of cell 0 (data-00 × mlp), repeat 0, with 0."
         in (said(found)["levels"])
     )
+
+
+def test_seeds_that_one_collapsed_run_takes_are_told_without_it():
+    """A single run that fell to chance made it hundreds of seeds, without a word."""
+    tables = without_levels(planted(classifiers=("mlp",), repeats=2, runs=10, sd=0.004), 1000)
+    sound = dict(headlines(tables))["enough"]
+    assert "without" not in sound
+    one = (pl.col("run_index") == 5) & (pl.col("repeat_index") == 0)
+    runs = tables.runs.with_columns(accuracy=pl.when(one).then(0.5).otherwise("accuracy"))
+    found = replace(tables, runs=runs)
+    told = dict(headlines(found))["enough"]
+    values = [own["accuracy"].to_numpy() for own in runs.filter(~one).partition_by("repeat_index")]
+    others = for_mean("", values, 0.005).runs
+    assert f"; {others} without run 0:0:5, unlike the others" in told
+    assert int(re.search(r"takes (?:at least )?([\d,]+)", told)[1].replace(",", "")) > 10 * others
+    assert "run 0:0:5 (0.500; others 0." in said(found)["enough"]
 
 
 def test_runs_of_which_one_differs_by_a_point_are_not_told_apart():
@@ -526,7 +551,7 @@ def test_the_least_that_is_needed_names_its_cell():
     """Of several cells, it is about the one that varies most."""
     sd = of_classifier(a=0.06, b=0.02)
     several = dict(headlines(planted(classifiers=("a", "b"), repeats=1, runs=3, sd=sd)))["enough"]
-    assert re.search(r"cannot be told yet: at least \d+ in data-00 × a \(cell \d+\)\.$", several)
+    assert re.search(r"takes at least \d+ seeds in data-00 × a \(cell \d+\)\.$", several)
     one = dict(headlines(planted(classifiers=("a",), repeats=1, runs=3, sd=0.06)))["enough"]
     assert re.search(r"cannot be told yet: at least \d+\.$", one)
 
@@ -704,7 +729,7 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     assert "\n" not in headlines(planted(classifiers=("a",)))[0][1]
     with_noise = planted(schemes=("none", "noise"))
     of_which, found = (one[1] for one in headlines(with_noise)[:2])
-    assert of_which.endswith("are of the runs with perturb continuous none: 60 of 120.")
+    assert of_which == "Accuracy, spread, points: 60 of 120 runs, without noise."
     assert found.startswith("data-00: ")
 
 

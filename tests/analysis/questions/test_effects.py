@@ -414,7 +414,8 @@ def test_a_headline_names_every_classifier_that_a_level_moves():
     )
     names = [f"net{n} −0.1" for n in range(6)]
     many = _matters("Matters for accuracy", {f"flip 0.{n}": names for n in range(1, 6)})
-    assert many == (
-        f"Matters for accuracy: flip 0.1 ({', '.join(names[:4])} and 2 more) and 4 other levels."
-    )
+    assert many == (f"Matters for accuracy: flip 0.1 ({names[0]} and 5 more) and 4 other levels.")
+    longer = _matters("Matters for error consistency", {"sig-digit 0.1": names, "flip 0.2": names})
+    assert longer.endswith(": sig-digit 0.1 (net0 −0.1, …) and 1 other.")
+    assert max(map(len, (many, longer))) <= 80
     assert len(many.split()) <= 20

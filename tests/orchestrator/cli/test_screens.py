@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.question import MOST_ROWS, WORDS, Answer, Reply
 from manyseed.orchestrator.cli import answers, output
+from tests.analysis.planted import planted
+from tests.analysis.questions.test_answers import headlines
 from tests.orchestrator.conftest import inside, train, write
 
 LINES, COLUMNS = 40, 80
@@ -267,6 +270,24 @@ def test_a_table_of_many_datasets_fits_a_screen(
     assert f"… {20 - answers._MOST_LINES // 2 + left} more; see " in said
     answers._say(Reply(found, columns=heads, table=rows), why=False, limit=20)
     assert "more; see" not in capsys.readouterr().out, "as many as were asked for"
+
+
+def test_headlines_of_many_datasets_leave_room_on_a_screen() -> None:
+    """At 80 columns, the quickstart's filled 42 lines, and about 50 at the end of ``run``."""
+    tables = planted(
+        3,
+        ("lr-sgd", "svm-sgd", "xgb", "mlp"),
+        ("none", "sig-digit:0", "relative:0.5"),
+        (0.5, 1.0),
+        repeats=3,
+        runs=4,
+        accuracy=lambda _, name, scheme, share: (
+            0.9 - 0.02 * len(name) * (scheme != "none") - share / 50
+        ),
+    )
+    lines = [line for _, text in headlines(tables) for line in text.splitlines()]
+    assert max(len(line.split()) for line in lines) <= WORDS
+    assert sum(len(textwrap.wrap(line, COLUMNS)) for line in lines) <= 24, lines
 
 
 def test_the_linter_finds_what_it_is_for() -> None:

@@ -254,6 +254,16 @@ def test_tables_that_no_grid_uses_and_samples_that_no_class_takes_are_named():
     )
 
 
+def test_a_single_sample_that_no_class_takes_is_told_in_the_singular(tmp_path: Path) -> None:
+    rows = "".join(f"{n}.5,{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "few.csv").write_text(f"x,y\n{rows}7.5,c\n")
+    table = {"source": f"file:{tmp_path}/few.csv", "target": "y"}
+    table |= {"classes": {"a": ["a"], "b": ["b"]}}
+    grid = {"dataset": ["d"], "classifier": ["lr-sgd"]}
+    found = expand(sweep(grid, dataset={"d": table}), HERE)
+    assert any("1 sample is left out: classes does not" in note for note in found.notes)
+
+
 def test_device_and_keep_are_requests_that_change_no_identity():
     grid = {"dataset": ["vehicle"], "classifier": ["mlp"]}
     plain = expand(sweep(grid), HERE)

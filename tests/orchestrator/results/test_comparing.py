@@ -617,6 +617,22 @@ def test_pairs_of_a_dataset_are_judged_together_too(tmp_path: Path) -> None:
     of_one = sweep.compare(where="dataset = 'sklearn:iris'")
     assert [one.together for one in of_one] == [one.among_like for one in found[:3]]
     assert all(one.among_like is None for one in of_one)
+    assert all(one.among_pairs is None for one in (*found, *of_one))
+    asked = sweep.compare("xgb", "mlp")  # as the headlines judge them: among three pairs
+    ends = {
+        frozenset((one.a.cell, one.b.cell)): sorted(map(abs, judged(one) or ())) for one in surer
+    }
+    for one in asked:
+        assert one.pairs == 3
+        limits = sorted(map(abs, one.among_pairs or ()))
+        assert limits == pytest.approx(ends[frozenset((one.a.cell, one.b.cell))])
+        assert any("More runs of A and B allow one (runs = 5)" in text for text in words(one))
+    (first, other) = asked
+    better = replace(first.result, sets=(0.01, 0.02))
+    lost = replace(first, result=better, among_pairs=(-0.01, 0.04))
+    text = " ".join(compare.reply([lost, replace(other, among_pairs=None)]).below)
+    assert "Told alone, not among all pairs of their cells: xgb > mlp (sklearn:iris; 3)." in text
+    assert "Told alone" not in " ".join(compare.reply([replace(lost, among_pairs=None)]).below)
 
 
 _LIMITS = ((0.01, 0.02), (-0.02, -0.001), (-0.002, 0.003), (-0.01, 0.02))

@@ -426,19 +426,19 @@ def test_headlines_say_which_runs_they_are_of(quick_analysed: Sweep) -> None:
     directory = quick_analysed.directory
     code, text = inside("answers", directory)
     assert code == 0
-    first = next(line for line in text.splitlines() if "are of the runs with" in line)
+    first = next(line for line in text.splitlines() if line.startswith("Accuracy, spread"))
     runs = quick_analysed.results["runs"].filter(~pl.col("identical"))
     usual = runs.filter(perturb_continuous="none", train_fraction=1.0)
-    assert first == (
-        "Accuracy, spread and points are of the runs with perturb continuous none, "
-        f"train fraction 1.0: {usual.height:,} of {runs.height:,}."
-    )
+    counts = f"{usual.height:,} of {runs.height:,}"
+    assert first == f"Accuracy, spread, points: {counts} runs, without noise, on all rows."
+    why = " ".join(inside("answers", directory, "--why")[1].split())
+    assert f"runs with perturb continuous none, train fraction 1.0 alone: {counts}" in why
     [more] = [line for line in text.splitlines() if line.startswith("Of other runs: ")]
     asked = shlex.split(more.partition(": manyseed ")[2])
     code, others = inside(*asked)
     assert code == 0, others
     axis = asked[-1].partition(" = ")[0].replace("_", " ")
-    assert axis in first
+    assert axis in why
     assert f"are of the runs with {axis}" not in others
     assert quick_analysed.answers(where=asked[-1]) != quick_analysed.answers()
     assert inside(*asked, "points") == inside("answers", directory, "points", *asked[-2:])

@@ -283,9 +283,17 @@ class Submission:
 
 
 def running(submissions: Sequence[Submission], *, ask: bool = True) -> list[Submission]:
-    """Return the submissions with a task that trains or will train; as `tasks_of`."""
-    states = zip(submissions, tasks_of(submissions, ask=ask), strict=True)
-    return [submission for submission, tasks in states if any(task.is_alive for task in tasks)]
+    """Return the submissions with a task that trains or will train; as `tasks_of`.
+
+    If no scheduler is asked, a task counts that was not asked to stop, or whose files show it.
+    """
+    alive = []
+    for submission, tasks in zip(submissions, tasks_of(submissions, ask=ask), strict=True):
+        states = {task.state for task in tasks if task.is_alive}
+        # a submission that another place took over is stopped, and nothing tells that it ended
+        unseen = {"unknown"} if not ask and submission.files.stop.exists() else set()
+        alive += [submission] if states - unseen else []
+    return alive
 
 
 def tasks_known(listed: Sequence[Submission]) -> list[list[TaskState]]:

@@ -146,6 +146,7 @@ class Intent:
     request: AnalysisRequest | None = None  # the analysis, or the one that follows by itself
     modules: str = ""
     """For an analysis: the folder from which users' metrics are imported; empty if none."""
+    only: str = ""  # the condition on cells to which the submission was confined
     plan: str = ""  # identity of the sweep's plan; empty if an earlier version wrote the intent
 
     @classmethod

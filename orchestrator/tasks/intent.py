@@ -199,7 +199,7 @@ def _intent(value: Any) -> Intent:
     walltime = walltime if isinstance(walltime, dict) else {"cpu": walltime}
     read: dict[str, Callable[[str, Any], Any]] = {
         **dict.fromkeys(
-            ("cluster", "submitter", "user", "gpu", "scheduler", "profile", "plan"), _text
+            ("cluster", "submitter", "user", "gpu", "scheduler", "profile", "only", "plan"), _text
         ),
         **dict.fromkeys(("runs", "tasks", "workers"), _count),
         **dict.fromkeys(("excluded", "exclude"), _texts),

@@ -19,7 +19,7 @@ from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change, on_disk
-from manyseed.orchestrator.plans.code import CodeHere, require_fetched, tell_changed
+from manyseed.orchestrator.plans.code import CodeHere, require_fetched, require_files, tell_changed
 from manyseed.orchestrator.plans.cost import require_room, rooms, store_bytes
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
@@ -108,12 +108,22 @@ def require_packages(plan: Plan, cells: pl.DataFrame) -> None:
 
 def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
     """Refuse rows whose datasets have not been fetched; tell of files that have changed since."""
+    data = _data(state, rows)
+    require_fetched(data, paths.sweep_file)
+    tell_changed(data, paths)
+
+
+def require_same_data(paths: SweepPaths, state: Survey) -> None:
+    """Refuse to begin with missing runs whose files are not as planned, as `run` and `plan` do."""
+    require_files(_data(state, state.with_state("missing")), paths)
+
+
+def _data(state: Survey, rows: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return the canonical descriptions of these runs' datasets, by name."""
     cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
     first_cells = cells.unique("dataset", keep="first", maintain_order=True)
     names = first_cells.select("dataset", "cell").iter_rows()
-    data = {name: state.plan.cell(n).dataset for name, n in names}
-    require_fetched(data, paths.sweep_file)
-    tell_changed(data, paths)
+    return {name: dict(state.plan.cell(n).dataset) for name, n in names}
 
 
 def left_out_before(

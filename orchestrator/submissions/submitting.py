@@ -421,6 +421,9 @@ class _Submitter:
             for text in said:
                 report(text)
         shapes = cluster.shapes(profile, classes, discovered, n_waiting)
+        processes = {name: shape.processes for name, shape in shapes.items()}
+        for text in memory.scarce(profile, self.plan, rows, processes):
+            report(text)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes, self.stacks)
         self.intent = cluster.intent_for(

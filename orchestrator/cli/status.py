@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -338,6 +338,21 @@ def stop_here(sweep: Sweep) -> None:
     except KeyboardInterrupt:
         with suppress(KeyboardInterrupt):
             stop(now=True)
+
+
+def ask_to_stop_here(sweep: Sweep, again: Sequence[object]) -> None:
+    """Let what trains here end after its fits in flight, without waiting; say so if it is read.
+
+    `again`: the command that goes on.
+    """
+    from manyseed.orchestrator.cli.process import StreamClosed
+    from manyseed.orchestrator.submissions import stopping
+
+    here = [one for one in sweep.submissions() if one.cluster == LOCAL]
+    if here and any(stopping.cancel(here, now=False)):
+        with suppress(StreamClosed, OSError):
+            say("\nWhat trains here ends after the fits in flight.", to=errors)
+            say_next("Continue with", *again, to=errors)
 
 
 def _hanging(sweep: Sweep, listed: Iterable[Submission]) -> dict[str, str]:

@@ -100,7 +100,7 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
     Ctrl-C ends only the watching.
     """
     from manyseed.orchestrator.cli.output import show
-    from manyseed.orchestrator.submissions.patience import brief_if_trained
+    from manyseed.orchestrator.submissions.patience import brief_if_trained, is_trained
 
     try:
         with brief_if_trained(sweep.paths):
@@ -109,7 +109,8 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
         from manyseed.orchestrator.submissions import submission as of
 
         say(str(error), to=errors)
-        running = of.running(sweep.submissions(), ask=False)
+        trained = is_trained(sweep.paths)
+        running = of.running(sweep.submissions(), ask=False, trained=trained)
     try:
         for submission in running:
             show(submission, errors if as_json else console)

@@ -21,11 +21,11 @@ def brief_if_trained(paths: SweepPaths) -> Iterator[None]:
 
     What they say then changes nothing, so a cluster that is gone is not waited for.
     """
-    with commands.within(_BRIEF_SECONDS) if _is_trained(paths) else nullcontext():
+    with commands.within(_BRIEF_SECONDS) if is_trained(paths) else nullcontext():
         yield
 
 
-def _is_trained(paths: SweepPaths) -> bool:
+def is_trained(paths: SweepPaths) -> bool:
     """Return whether all runs are finished, where a scheduler may be asked at all."""
     with suppress(ManyseedError, OSError):  # damage that its readers report
         is_away = any(one.cluster != LOCAL for one in submissions(paths))

@@ -282,17 +282,21 @@ class Submission:
         return is_unclear and _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
 
 
-def running(submissions: Sequence[Submission], *, ask: bool = True) -> list[Submission]:
+def running(
+    submissions: Sequence[Submission], *, ask: bool = True, trained: bool = False
+) -> list[Submission]:
     """Return the submissions with a task that trains or will train; as `tasks_of`.
 
-    If no scheduler is asked, a task counts that was not asked to stop, or whose files show it.
+    If no scheduler is asked, a task counts whose files show it, and one of which they show nothing
+    unless it was asked to stop, or all runs are `trained`.
     """
     alive = []
     for submission, tasks in zip(submissions, tasks_of(submissions, ask=ask), strict=True):
         states = {task.state for task in tasks if task.is_alive}
         # a submission that another place took over is stopped, and nothing tells that it ended
-        unseen = {"unknown"} if not ask and submission.files.stop.exists() else set()
-        alive += [submission] if states - unseen else []
+        if not ask and (trained or submission.files.stop.exists()):
+            states.discard("unknown")
+        alive += [submission] if states else []
     return alive
 
 

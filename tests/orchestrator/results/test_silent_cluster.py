@@ -63,7 +63,13 @@ def hang(folder: Path, calls: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("status",), ("status", "--watch"), ("status", "--usage"), ("logs",), ("analyze",)],
+    [
+        ("status",),
+        ("status", "--watch"),
+        ("status", "--usage"),
+        ("logs",),
+        ("analyze", "--metrics", "accuracy"),
+    ],
     ids=" ".join,
 )
 def test_a_cluster_that_hangs_is_not_waited_for_once_all_runs_are_finished(

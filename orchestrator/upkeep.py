@@ -56,6 +56,7 @@ from manyseed.orchestrator.store.shards import recipes_of
 from manyseed.orchestrator.store.testsets import Integers, read_splits
 from manyseed.orchestrator.store.verify import Finding, shards_to_verify, verify_journals
 from manyseed.orchestrator.store.verify import verify as verify_group
+from manyseed.orchestrator.submissions.patience import brief_if_trained
 from manyseed.orchestrator.submissions.submission import nothing_finished, running, submissions
 from manyseed.orchestrator.sweepstore import lost_groups, require_sound, ways_back
 from manyseed.orchestrator.tasks.attempts import set_back
@@ -372,7 +373,8 @@ def compact(
 def publish_finished(paths: SweepPaths) -> None:
     """Publish everything in journals; while tasks may train, only shards that nobody publishes."""
     try:
-        is_running = bool(running(submissions(paths)))
+        with brief_if_trained(paths):
+            is_running = bool(running(submissions(paths)))
     except UnavailableError:  # a cluster that does not answer: tasks may train there
         is_running = True
     if not is_running:

@@ -42,6 +42,8 @@ _NO_ANSWER = (
 # SQUEUE_PARTITION would hide that user's own jobs.
 _KEPT = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET"}
 _conf: ContextVar[Path | None] = ContextVar("_conf", default=None)
+_patience: ContextVar[float] = ContextVar("_patience", default=_SECONDS)
+_told_of: set[str] = set()  # the commands that were said to be waited for
 _COMMANDS = ("SBATCH", "SRUN", "SALLOC", "SQUEUE", "SACCT", "SACCTMGR", "SINFO", "SCONTROL")
 _DAEMONS = ("SLURMD", "SLURMCTLD", "SLURMDBD")
 _REMOVED = tuple(
@@ -98,6 +100,16 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
         _conf.reset(before)
 
 
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Let this thread's commands in the block have so long to answer."""
+    before = _patience.set(seconds)
+    try:
+        yield
+    finally:
+        _patience.reset(before)
+
+
 CALLS: Counter[str] = Counter()
 """How often this process has called each command of a scheduler."""
 
@@ -110,8 +122,9 @@ def run(arguments: Sequence[str], name: str = "") -> str:
     """
     scheduler, name = "the scheduler" if name else "SLURM", name or arguments[0]
     CALLS[name] += 1
+    seconds = _patience.get()
     try:
-        with _told(scheduler, name):
+        with _told(scheduler, name, seconds):
             done = subprocess.run(
                 arguments,
                 env=_environment(),
@@ -119,13 +132,13 @@ def run(arguments: Sequence[str], name: str = "") -> str:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_SECONDS,
+                timeout=seconds,
                 check=False,
             )
     except FileNotFoundError:
         raise _never(f"{name} is not on PATH: is this a SLURM login node?") from None
     except subprocess.TimeoutExpired:
-        raise ClusterUnavailable(f"{name} did not answer within {_SECONDS:.0f} s") from None
+        raise ClusterUnavailable(f"{name} did not answer within {seconds:.0f} s") from None
     if done.returncode == 0:
         return done.stdout
     message = _message(name, done.stderr or done.stdout) or f"{name} ended with {done.returncode}"
@@ -137,10 +150,16 @@ def run(arguments: Sequence[str], name: str = "") -> str:
 
 
 @contextmanager
-def _told(scheduler: str, name: str) -> Iterator[None]:
-    """Say on standard error what is waited for, once that takes long."""
-    text = f"Waiting for {scheduler}: {name} has {_SECONDS:.0f} s to answer."
-    timer = threading.Timer(_SILENT_SECONDS, print, [text], {"file": sys.stderr, "flush": True})
+def _told(scheduler: str, name: str, seconds: float) -> Iterator[None]:
+    """Say on standard error what is waited for, the first time that it takes long."""
+
+    def tell() -> None:
+        if name not in _told_of:
+            _told_of.add(name)
+            text = f"Waiting for {scheduler}: {name} has {seconds:.0f} s to answer."
+            print(text, file=sys.stderr, flush=True)
+
+    timer = threading.Timer(_SILENT_SECONDS, tell)
     timer.daemon = True
     timer.start()
     try:

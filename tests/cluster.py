@@ -56,7 +56,7 @@ class Slurm:
     def ask(self, jobs: Iterable[str]) -> dict[str, states.JobState]:
         return states.ask(jobs, self.started, self.folder)
 
-    def wait_for(self, jobs: list[str], state: str, timeout: float = 120) -> None:
+    def wait_for(self, jobs: list[str], state: str, timeout: float = 240) -> None:
         """Wait until all jobs are in a state."""
         last: dict[str, states.JobState] = {}
 
@@ -96,7 +96,7 @@ def start(folder: Path, settings: Settings) -> TestCluster:
 
 
 def wait_until(
-    condition: Callable[[], bool], what: Callable[[], str] | str, timeout: float = 120
+    condition: Callable[[], bool], what: Callable[[], str] | str, timeout: float = 240
 ) -> None:
     """Wait for a condition; when it does not come, say what was seen instead."""
     end = time.monotonic() + timeout

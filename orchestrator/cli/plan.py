@@ -167,9 +167,8 @@ def plan(
     there, short = None, []
     if profile is not None:
         there = _forecast(change, SweepPaths(directory), profile)
-        short = (
-            [] if isinstance(there, str) else [*too_short(change, SweepPaths(directory), profile)]
-        )
+        if not isinstance(there, str):
+            short = [*too_short(change, SweepPaths(directory), profile, there)]
     no_room = None
     if dry_run:
         try:

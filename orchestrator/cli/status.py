@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +36,7 @@ from manyseed.orchestrator.tasks.attempts import UNREADABLE
 from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
+    from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.submissions.memory import Usage
     from manyseed.orchestrator.submissions.submission import Submission
@@ -99,14 +100,17 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
     Ctrl-C ends only the watching.
     """
     from manyseed.orchestrator.cli.output import show
+    from manyseed.orchestrator.submissions.patience import brief_if_trained, is_trained
 
     try:
-        running = sweep.running()
+        with brief_if_trained(sweep.paths):
+            running = sweep.running()
     except UnavailableError as error:  # what tasks write tells how far they are
         from manyseed.orchestrator.submissions import submission as of
 
         say(str(error), to=errors)
-        running = of.running(sweep.submissions(), ask=False)
+        trained = is_trained(sweep.paths)
+        running = of.running(sweep.submissions(), ask=False, trained=trained)
     try:
         for submission in running:
             show(submission, errors if as_json else console)
@@ -132,8 +136,10 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
 
 def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
     from manyseed.orchestrator.submissions.memory import in_words
+    from manyseed.orchestrator.submissions.patience import brief_if_trained
 
-    found = sweep.usage()
+    with brief_if_trained(sweep.paths):
+        found = sweep.usage()
     say_unreadable(sweep.submissions())
     if as_json:
         print_json({"usage": [_usage(each) for each in found]})
@@ -214,9 +220,11 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         say(f"\nRuns trained more than once: {state['duplicates']:,}.")
     if state["recipes"] > 1:
         say(f"\n{state['recipes']:,} recipes: runs were made in several ways.")
-    for count, error in _failures(sweep, state):
+    for count, error, varies in _failures(sweep, state):
         first, end, rest = error.partition("\n")
-        say(f"\n{count:,} failed: {cut(first)}{end}{rest}")
+        every = command("logs", sweep.directory, "--failed")
+        alike = f"\n  and {count - 1:,} alike (digits or paths differ): {every}" if varies else ""
+        say(f"\n{count:,} failed: {cut(first)}{end}{rest}{alike}")
     console.print()
     if state["report"]:
         console.print(f"Report: {state['report']}", soft_wrap=True)
@@ -231,25 +239,31 @@ def _silence(state: Status) -> Iterable[str]:
     away = [one for one in listed if one["cluster"] != LOCAL]
     going = [one for one in away if {*one["tasks"]} & {"running", "unknown"}]
     names = ", ".join(dict.fromkeys(one["cluster"] for one in going or away))
+    if names and not (state["runs"]["missing"] or state["runs"]["failed"]):
+        yield f"{names}: the cluster does not answer, but all runs are finished."
+        return
     shown = f"{names}: the cluster does not answer (status --json has its message); jobs go on. "
     shown += "This is what tasks wrote: try again later."
     yield shown if names and "answer" in told else told
 
 
-def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
-    """Return the most frequent errors with their counts; copies count with their cause."""
+def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str, bool]]:
+    """Return the most frequent errors, their counts, and whether their text varies.
+
+    Copies count with their cause.
+    """
     if not state["failures"]:
         return []
     from manyseed.orchestrator.progress.logs import failures, is_of_copy
     from manyseed.orchestrator.progress.status import FAILURES_SHOWN
 
-    shown = [(failure["count"], failure["error"]) for failure in state["failures"]]
+    shown = [(one["count"], one["error"], one["varies"]) for one in state["failures"]]
     # copies, or what they are copies of, may be among the errors that are not shown
-    every = sum(count for count, _ in shown) == state["runs"]["failed"]
-    if every and not any(is_of_copy(error) for _, error in shown):
+    every = sum(count for count, *_ in shown) == state["runs"]["failed"]
+    if every and not any(is_of_copy(error) for _, error, _ in shown):
         return shown
     folded = failures(sweep.paths, fold=True)[:FAILURES_SHOWN]
-    return [(group.count, group.error) for group in folded]
+    return [(group.count, group.error, group.varies) for group in folded]
 
 
 def _tasks(state: Status, name: str) -> str:
@@ -327,6 +341,21 @@ def stop_here(sweep: Sweep) -> None:
             stop(now=True)
 
 
+def ask_to_stop_here(sweep: Sweep, again: Sequence[object]) -> None:
+    """Let what trains here end after its fits in flight, without waiting; say so if it is read.
+
+    `again`: the command that goes on.
+    """
+    from manyseed.orchestrator.cli.process import StreamClosed
+    from manyseed.orchestrator.submissions import stopping
+
+    here = [one for one in sweep.submissions() if one.cluster == LOCAL]
+    if here and any(stopping.cancel(here, now=False)):
+        with suppress(StreamClosed, OSError):
+            say("\nWhat trains here ends after the fits in flight.", to=errors)
+            say_next("Continue with", *again, to=errors)
+
+
 def _hanging(sweep: Sweep, listed: Iterable[Submission]) -> dict[str, str]:
     """Return a sentence for each run in flight that seems to hang, by the run's address."""
     from manyseed.orchestrator.progress.timeleft import hanging
@@ -359,11 +388,17 @@ def logs(
         manyseed logs sweep --failed
     """
     from manyseed.orchestrator.paths import open_sweep
+    from manyseed.orchestrator.submissions.patience import brief_if_trained
 
     paths = open_sweep(directory)
     if failed:
         given: dict[str, Any] = {"RUN|TASK": what}
         alone("--failed", **given)
+    with brief_if_trained(paths):
+        _print_logs(paths, what, failed=failed, as_json=as_json)
+
+
+def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: bool) -> None:
     from manyseed.orchestrator.progress import logs as texts
     from manyseed.orchestrator.submissions.submission import (
         lost_failures,
@@ -373,7 +408,7 @@ def logs(
     from manyseed.orchestrator.survey import survey
     from manyseed.orchestrator.tasks.attempts import shortened
 
-    others = ""
+    directory, others = paths.directory, ""
     if what is None and not failed:
         what = texts.latest(paths)
         if not as_json:

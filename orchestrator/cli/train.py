@@ -39,7 +39,13 @@ from manyseed.orchestrator.cli.output import (
     show,
     size,
 )
-from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unreadable, stop_here
+from manyseed.orchestrator.cli.status import (
+    ask_to_stop_here,
+    follow,
+    raise_if_broken,
+    say_unreadable,
+    stop_here,
+)
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
 if TYPE_CHECKING:
@@ -156,6 +162,11 @@ def submit(
         alone("--rehearse", watch=watch, calibrate=calibrate, **_changed(options))
         _rehearse(directory, rehearse)
         return
+    from manyseed.orchestrator.submissions.requirements import require_same_data
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    require_same_data(sweep.paths, sweep.survey())
     if calibrate:
         alone("--calibrate", watch=watch)
         measure(directory, **options)
@@ -469,6 +480,9 @@ def run(
                 say_next("Stop them", "cancel", directory)
             say_next("Continue with", *again)
             raise typer.Exit(INTERRUPTED) from None
+        except SystemExit:  # SIGTERM, or a terminal that was closed
+            ask_to_stop_here(sweep, again)
+            raise
         raise_if_broken(sweep, last.reason, last.details)
     page = analyze_and_report(sweep, metric, None if profile is None else where)
     in_short(sweep)

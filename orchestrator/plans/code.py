@@ -30,6 +30,7 @@ from manyseed.orchestrator.errors import (
     UserError,
     command,
     refused,
+    toml_key,
 )
 from manyseed.orchestrator.grids.own import OwnCode, Pin, lying, placed
 from manyseed.orchestrator.paths import SweepPaths
@@ -337,7 +338,30 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
 
 
 def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths) -> None:
-    """Warn of files that have changed since they were planned: their prepared copies are used.
+    """Warn of files that have changed since they were planned: their prepared copies are used."""
+    for _, file in _changed_files(canonicals, paths):
+        warn(
+            f"{file} has changed since it was planned: its copy of then is used. To use it "
+            f"as it is now, {_REPLAN}."
+        )
+
+
+def require_files(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths) -> None:
+    """Refuse datasets whose files have changed since they were planned."""
+    for name, file in _changed_files(canonicals, paths):
+        copy = f"{command('resume', paths.directory)} trains on the prepared copy of it"
+        raise UserError(
+            f"{file} has changed since it was planned",
+            file=paths.sweep_file,
+            key=f"dataset.{toml_key(name)}",
+            remedy=f"restore what was planned, or {_REPLAN}; {copy}",
+        )
+
+
+def _changed_files(
+    canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths
+) -> Iterator[tuple[str, Path]]:
+    """Yield the datasets whose files have changed since they were planned.
 
     Only files that were written, or put in their place, later than the plan are read.
     """
@@ -358,10 +382,7 @@ def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths)
             if max(status.st_mtime, status.st_ctime) < planned:
                 continue
             if not is_as_planned(given, canonical):
-                warn(
-                    f"{file} has changed since it was planned: its copy of then is used. To use it "
-                    f"as it is now, {_REPLAN}."
-                )
+                yield name, file
 
 
 def is_as_planned(given: Mapping[str, Any], canonical: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ from manyseed.orchestrator.store.arrays import NOISY, SEEN, method_of
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.submissions.memory import to_ask_for
+from manyseed.orchestrator.submissions.patience import brief_if_trained
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
@@ -223,6 +224,7 @@ class FailureStatus(TypedDict):
 
     error: str
     count: int
+    varies: bool  # whether digits or paths in it differ from run to run
     file: str
 
 
@@ -280,6 +282,11 @@ def status(paths: SweepPaths) -> Status:
 
     If the scheduler does not answer, the status relies on the reports of tasks.
     """
+    with brief_if_trained(paths):
+        return _status(paths)
+
+
+def _status(paths: SweepPaths) -> Status:
     listed = submissions(paths)
     silent = None
     try:
@@ -308,6 +315,8 @@ def status(paths: SweepPaths) -> Status:
     rest = unheld(state, listed, tasks)
     left = seconds_left(paths, state, running, rest) if workers and goes_on else None
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
+    texts = {(kinds[place], failure.error) for place, failure in state.failures.items()}
+    distinct = Counter(its for its, _ in texts)
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
     left_behind = behind(state, listed, tasks)
@@ -346,7 +355,12 @@ def status(paths: SweepPaths) -> Status:
         "submissions": [*map(_submission, listed, tasks)],
         "problems": [*hang, *problems(paths, state, listed, tasks, left_behind, rest)],
         "failures": [
-            {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
+            {
+                "error": one_of[its].error,
+                "count": count,
+                "varies": distinct[its] > 1,
+                "file": str(one_of[its].file),
+            }
             for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)
         ],
         "search": None if search is None else asdict(search),

@@ -43,7 +43,9 @@ def seconds_left(
     classifier, else its expected duration, plus the expected time to measure its response curves.
     The speed of the processes is the cost of what they finished since they started, blended with
     the expected speed, but at most twice what was seen since they began to train. Fits of a
-    classifier of which they finished none are not expected to be any quicker than planned.
+    classifier of which they finished none are not expected to be any quicker than planned. What
+    has been in training for long is done so far as its time says, at that speed; a fit that has
+    outlasted its cost counts as if it ended now, so that the time left rises only for this.
 
     `attempts`: the running attempts, with at least one training process in total. `rest`: the
     missing runs that no task holds, as `problems.unheld` returns.
@@ -60,7 +62,15 @@ def seconds_left(
     finished = sum(n * means.get(group, 0.0) for group, n in ended.items())
     (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
     blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
-    speed = float(workers * (finished + blended) / (spent + blended))
+    flying = _in_flight(runs, attempts)
+    spent -= sum(elapsed for elapsed, _, _ in flying)
+    each = float((finished + blended) / (max(0.0, spent) + blended))
+    for elapsed, cost_of_it, _ in flying:
+        if elapsed * each > cost_of_it:
+            finished, spent = finished + cost_of_it, spent + elapsed
+    spent = max(0.0, spent)
+    each = float((finished + blended) / (spent + blended))
+    speed = workers * each
     trained = spent - workers * _START_SECONDS
     if ended.total() >= workers and trained > 0:  # far less may have been expected than it took
         speed = min(speed, float(_MOST_HOPE * workers * finished / trained))
@@ -70,8 +80,28 @@ def seconds_left(
         missing = missing.join(rest, on=["group", "row"], how="anti")
     is_seen = pl.col("classifier").is_in(seen.implode())
     known, unknown = (float(missing.filter(one)["seconds"].sum()) for one in (is_seen, ~is_seen))
+    for elapsed, cost_of_it, classifier in flying:
+        done = min(elapsed * each, cost_of_it)
+        if classifier in seen:
+            known = max(0.0, known - done)
+        else:
+            unknown = max(0.0, unknown - done)
     left = known / speed + unknown / min(speed, float(workers))
     return max(round(left, 1), min(left, 0.1))
+
+
+def _in_flight(runs: pl.DataFrame, attempts: Sequence[Attempt]) -> list[tuple[float, float, str]]:
+    """Return the elapsed seconds, the cost and the classifier of fits that have trained for long.
+
+    `runs`: as `_priced` returns.
+    """
+    costs = runs.group_by("cell").agg(pl.col("seconds").max(), pl.col("classifier").first())
+    known = {cell: (seconds, name) for cell, seconds, name in costs.iter_rows()}
+    return [
+        (max(0.0, time.time() - one.began), *known.get(one.cell, (0.0, "")))
+        for attempt in attempts
+        for one in attempt.in_flight
+    ]
 
 
 _HANGS = 10.0  # times as long as fits that finished, or were expected to take

@@ -130,9 +130,14 @@ def to_train(change: Change, paths: SweepPaths) -> pl.DataFrame:
     return both.unique(["cell", "repeat", "run"], keep="first", maintain_order=True)
 
 
-def too_short(change: Change, paths: SweepPaths, profile: Profile) -> Iterator[str]:
-    """Say which fits are longer than the walltime, and what becomes of them."""
-    asked = (change.after, to_train(change, paths), change.observed, change.measuring, profile)
+def too_short(
+    change: Change, paths: SweepPaths, profile: Profile, placements: Sequence[Placement]
+) -> Iterator[str]:
+    """Say which fits are longer than the walltime and what becomes of them; too little memory."""
+    rows = to_train(change, paths)
+    processes = {one.resource: one.processes for one in placements}
+    yield from memory.scarce(profile, change.after, rows, processes)
+    asked = (change.after, rows, change.observed, change.measuring, profile)
     try:
         require_jobs(paths, *asked)
     except UserError as error:  # which submit raises

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from manyseed.analysis.counts import counted
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import own_profile
@@ -16,6 +18,9 @@ from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from manyseed.orchestrator.plans.plan import Plan
     from manyseed.slurm.discover import Cluster
     from manyseed.slurm.profile import Profile, Resources
 
@@ -45,6 +50,41 @@ def asked(resources: Resources) -> float:
 def enough(used: float) -> float:
     """Return the bytes to ask for where so many were used."""
     return math.ceil(used * _RESERVE / _STEP) * _STEP
+
+
+_OF_TASK, _OF_PROCESS, _OF_TORCH = 125 * 2**20, 55 * 2**20, 180 * 2**20
+"""Bytes of a task, and of each of its processes without and with PyTorch, before any data.
+
+Measured on Linux with two processes, of which each counts what it shares in part.
+"""
+
+
+def scarce(
+    profile: Profile, plan: Plan, rows: pl.DataFrame, processes: Mapping[str, int]
+) -> Iterator[str]:
+    """Say where tasks ask for less memory than their libraries take, and the line to write.
+
+    `rows`: the runs to submit: column cell. `processes`: training processes of a task, by resource
+    class.
+    """
+    from manyseed.jobs.classifiers import imports
+
+    cells = plan.cells.join(rows, on="cell", how="semi").unique("classifier", keep="first")
+    for name, n in processes.items():
+        resources = profile.resources(name)
+        texts = cells.filter(device=name)["canonical"]
+        of_torch = any("torch" in imports(json.loads(text)["classifier"]) for text in texts)
+        least = _OF_TASK + n * (_OF_TORCH if of_torch else _OF_PROCESS)
+        if not 0 < (given := asked(resources)) < least:
+            continue
+        key, share = "mem", 1
+        if "mem-per-cpu" in {*resources.options, *resources.extra}:
+            key, share = "mem-per-cpu", resources.cores or 1
+        line = f'{key} = "{math.ceil(enough(least) / share / 2**20)}M"'
+        yield (
+            f"{name.upper()} tasks ask for {in_words(given)}, but {counted(n, 'process')} of one "
+            f"need {in_words(least)} before any data: write {line} in {profile.path}."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,12 @@ from manyseed.analysis.counts import duration
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.devices import gpus
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import ManyseedError, UnavailableError, UserError, command
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change, on_disk
-from manyseed.orchestrator.plans.code import CodeHere, require_fetched, tell_changed
+from manyseed.orchestrator.plans.code import CodeHere, require_fetched, require_files, tell_changed
 from manyseed.orchestrator.plans.cost import require_room, rooms, store_bytes
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
@@ -33,7 +34,9 @@ from manyseed.orchestrator.provenance import (
 )
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.submissions import cluster
+from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.survey import Survey, survey
+from manyseed.orchestrator.tasks.task import held_rows
 from manyseed.slurm.profile import Profile
 
 _AMPLE = 2.0  # times the expected duration of a fit: estimates err, and cores differ
@@ -105,12 +108,40 @@ def require_packages(plan: Plan, cells: pl.DataFrame) -> None:
 
 def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
     """Refuse rows whose datasets have not been fetched; tell of files that have changed since."""
+    data = _data(state, rows)
+    require_fetched(data, paths.sweep_file)
+    tell_changed(data, paths)
+
+
+def require_same_data(paths: SweepPaths, state: Survey) -> None:
+    """Refuse to begin with missing runs whose files are not as planned, as `run` and `plan` do."""
+    require_files(_data(state, state.with_state("missing")), paths)
+
+
+def _data(state: Survey, rows: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return the canonical descriptions of these runs' datasets, by name."""
     cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
     first_cells = cells.unique("dataset", keep="first", maintain_order=True)
     names = first_cells.select("dataset", "cell").iter_rows()
-    data = {name: state.plan.cell(n).dataset for name, n in names}
-    require_fetched(data, paths.sweep_file)
-    tell_changed(data, paths)
+    return {name: dict(state.plan.cell(n).dataset) for name, n in names}
+
+
+def left_out_before(
+    paths: SweepPaths, rows: pl.DataFrame, earlier: Sequence[Submission]
+) -> Iterator[str]:
+    """Say how many runs to submit are new, as ``--only`` left them out, and how to do so again."""
+    conditions = [*dict.fromkeys(one.intent.only for one in earlier if one.intent.only)]
+    if not conditions:
+        return
+    files = [one.files.task(n) for one in earlier for n in range(one.intent.tasks)]
+    held = held_rows([])
+    with suppress(ManyseedError, OSError):  # a lost file is named by status
+        held = held_rows(files)
+    if n := len(rows.join(held, on=["group", "row"], how="anti")):
+        kept = " or ".join(f"({one})" if len(conditions) > 1 else one for one in conditions)
+        again = command("cancel", paths.directory, "--only", f"not ({kept})")
+        were = "was" if n == 1 else "were"
+        yield f"{n:,} of {len(rows):,} {were} left out by --only before; to keep to it: {again}"
 
 
 def require_code(paths: SweepPaths, change: Change) -> None:

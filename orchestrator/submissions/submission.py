@@ -282,10 +282,22 @@ class Submission:
         return is_unclear and _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
 
 
-def running(submissions: Sequence[Submission], *, ask: bool = True) -> list[Submission]:
-    """Return the submissions with a task that trains or will train; as `tasks_of`."""
-    states = zip(submissions, tasks_of(submissions, ask=ask), strict=True)
-    return [submission for submission, tasks in states if any(task.is_alive for task in tasks)]
+def running(
+    submissions: Sequence[Submission], *, ask: bool = True, trained: bool = False
+) -> list[Submission]:
+    """Return the submissions with a task that trains or will train; as `tasks_of`.
+
+    If no scheduler is asked, a task counts whose files show it, and one of which they show nothing
+    unless it was asked to stop, or all runs are `trained`.
+    """
+    alive = []
+    for submission, tasks in zip(submissions, tasks_of(submissions, ask=ask), strict=True):
+        states = {task.state for task in tasks if task.is_alive}
+        # a submission that another place took over is stopped, and nothing tells that it ended
+        if not ask and (trained or submission.files.stop.exists()):
+            states.discard("unknown")
+        alive += [submission] if states else []
+    return alive
 
 
 def tasks_known(listed: Sequence[Submission]) -> list[list[TaskState]]:

@@ -52,6 +52,7 @@ from manyseed.orchestrator.submissions.possible import require_possible
 from manyseed.orchestrator.submissions.requirements import (
     continuing,
     gpu_here,
+    left_out_before,
     require_data,
     require_jobs,
     require_packages,
@@ -255,7 +256,8 @@ def submit(
             if n_ending and not is_complete:
                 raise _still_ending(paths, n_ending)
             return None
-        for text in lost_failures(earlier):
+        notes = [] if request.only or request.rehearsal else left_out_before(paths, rows, earlier)
+        for text in (*lost_failures(earlier), *notes):
             report(text)
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         if request.search is None:
@@ -419,6 +421,9 @@ class _Submitter:
             for text in said:
                 report(text)
         shapes = cluster.shapes(profile, classes, discovered, n_waiting)
+        processes = {name: shape.processes for name, shape in shapes.items()}
+        for text in memory.scarce(profile, self.plan, rows, processes):
+            report(text)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes, self.stacks)
         self.intent = cluster.intent_for(
@@ -471,7 +476,8 @@ class _Submitter:
                 task.write(files.task(number))
                 shards.append(shards_of(task))
             write_shards(folder, shards)
-            self.intent = replace(self.intent, runs=len(work), tasks=len(shards))
+            only = self.request.only or ""
+            self.intent = replace(self.intent, runs=len(work), tasks=len(shards), only=only)
             self.intent.write(folder)
             self.lease.check()
 

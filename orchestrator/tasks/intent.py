@@ -146,6 +146,7 @@ class Intent:
     request: AnalysisRequest | None = None  # the analysis, or the one that follows by itself
     modules: str = ""
     """For an analysis: the folder from which users' metrics are imported; empty if none."""
+    only: str = ""  # the condition on cells to which the submission was confined
     plan: str = ""  # identity of the sweep's plan; empty if an earlier version wrote the intent
 
     @classmethod
@@ -198,7 +199,7 @@ def _intent(value: Any) -> Intent:
     walltime = walltime if isinstance(walltime, dict) else {"cpu": walltime}
     read: dict[str, Callable[[str, Any], Any]] = {
         **dict.fromkeys(
-            ("cluster", "submitter", "user", "gpu", "scheduler", "profile", "plan"), _text
+            ("cluster", "submitter", "user", "gpu", "scheduler", "profile", "only", "plan"), _text
         ),
         **dict.fromkeys(("runs", "tasks", "workers"), _count),
         **dict.fromkeys(("excluded", "exclude"), _texts),

@@ -70,7 +70,7 @@ def without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 240) -> None:
     """Wait for a condition, not for a time; say what did not come."""
     end = time.monotonic() + timeout
     while not condition():

@@ -19,6 +19,7 @@ import xarray as xr
 from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.tasks.intent import STOPPED, stop_request
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,
@@ -234,6 +235,62 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     assert result.returncode == 0, result.stdout + result.stderr
     assert Sweep(directory).status()["runs"]["done"] == 64
     assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
+
+
+WAITS = """
+import time
+from pathlib import Path
+
+def fit(X, X_test, init):
+    if len(X) > 64:  # no probe's
+        Path({begun!r}).touch()
+        while not Path({go!r}).exists():
+            time.sleep(0.01)
+    return init.normal(size=len(X_test))
+"""
+
+
+@pytest.mark.process
+def test_a_run_that_ignores_ctrl_c_and_is_terminated_stops_what_trains_here(
+    tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    """As in the background of a script, or under nohup."""
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    write(tmp_path / "waits.py", WAITS.format(go=str(go), begun=str(begun)))
+    text = """
+    name = "waits"
+    seed = 1
+    repeats = 1
+    runs = 6
+    [[grid]]
+    dataset = ["sklearn:breast_cancer"]
+    classifier = ["mine"]
+    [classifier.mine]
+    train = "waits:fit"
+    scores = "decisions"
+    """
+    sweep_file, directory = write(tmp_path / "waits.toml", text), tmp_path / "sweep"
+    arguments = [MANYSEED, "run", sweep_file, "--out", directory, "--workers", "1"]
+    process = subprocess.Popen(
+        ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_until(begun.exists, "a fit in flight")
+    stopped.append(sweep := Sweep(directory))
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 143, output
+    told = "What trains here ends after the fits in flight.\nContinue with: manyseed run "
+    assert told in output
+    (submission,) = sweep.submissions()
+    assert stop_request(submission.folder) == STOPPED
+    go.touch()
+    sweep.wait()
+    runs = sweep.status()["runs"]
+    assert (runs["failed"], runs["done"] > 0) == (0, True), "what was in flight is kept"
 
 
 @pytest.mark.slow

@@ -717,8 +717,11 @@ def test_a_planned_sweep_finds_its_file_from_any_folder(
         assert done.returncode == 0, done.output
     data.write_text(data.read_text() + "1,1,1\n")
     os.utime(data, (4e9, 4e9))
-    done = command("submit", sweep.directory, "--cluster", "local", "--workers", 1)
-    assert f"{data} has changed since it was planned" in " ".join(done.output.split()), done.output
+    here = ("--cluster", "local", "--workers", 1)
+    for verb, code in (("submit", 2), ("resume", 0)):
+        done = command(verb, sweep.directory, *here)
+        assert f"{data} has changed since it was planned" in " ".join(done.output.split())
+        assert done.returncode == code, done.output
     sweep.wait()
     assert sweep.status()["runs"]["done"] == 2, "its prepared copy is used"
 

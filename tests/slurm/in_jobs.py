@@ -43,6 +43,14 @@ def work(path: str, steps: str) -> str:
     return "finished"
 
 
+def twice(path: str) -> str:
+    """Work until asked to end; there is nothing left to do when begun again."""
+    _note(Path(path), "life")
+    if Path(path).read_text().count("life") > 1:
+        return "finished"
+    return _until_asked(Path(path))
+
+
 def deaf(path: str) -> str:
     """Work on, whatever is asked."""
     _note(Path(path), "life")
@@ -57,10 +65,10 @@ def fail(path: str) -> str:
 
 
 def eat(megabytes: str) -> str:
-    """Use memory, for a minute."""
+    """Use memory, until killed for it."""
     kept = bytearray(int(megabytes) * 2**20)
     kept[:: 2**12] = bytes(1) * len(kept[:: 2**12])
-    time.sleep(60)
+    time.sleep(600)
     return "finished"
 
 
@@ -77,10 +85,14 @@ def _place(path: Path, text: str) -> None:
 
 def listen(path: str) -> str:
     """Wait until asked to end."""
+    _note(Path(path), "life")
+    return _until_asked(Path(path))
+
+
+def _until_asked(log: Path) -> str:
     stops: list[int] = []
     processes.on_stop(lambda: stops.append(1))
-    _note(Path(path), "life")
     while not stops:
         time.sleep(0.1)
-    _note(Path(path), "stopped")
+    _note(log, "stopped")
     return STOPPED

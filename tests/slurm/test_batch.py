@@ -267,7 +267,7 @@ def test_jobs_are_cancelled_by_array_and_element(tmp_path: Path, asked: Path) ->
 def run_script(folder: Path, index: str) -> int:
     (script,) = folder.glob("*.sh")
     env = {"MY_INDEX": index, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(["bash", script], env=env, check=False, timeout=120).returncode
+    return subprocess.run(["bash", script], env=env, check=False, timeout=240).returncode
 
 
 def test_a_job_calls_its_function_with_its_own_text(tmp_path: Path, asked: Path) -> None:

@@ -25,8 +25,11 @@ def test_a_command_that_does_not_answer_at_once_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(commands, "_SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(commands, "_told_of", set())
     assert commands.run(["sleep", "0.5"]) == ""
     assert capsys.readouterr().err == "Waiting for SLURM: sleep has 120 s to answer.\n"
+    assert commands.run(["sleep", "0.5"]) == "", "watched for minutes, it is named once"
+    assert capsys.readouterr().err == ""
     monkeypatch.setattr(commands, "_SILENT_SECONDS", 60)
     assert commands.run(["true"]) == ""
     assert capsys.readouterr().err == ""

@@ -23,7 +23,7 @@ def write(path, text):
 
 def sleep(path):
     Path(path).write_text(str(os.getpid()))
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -66,7 +66,7 @@ def test_a_job_that_cannot_start_says_why(tmp_path: Path) -> None:
         local.submit(tmp_path, "no_such_module:function", [], {})
 
 
-def wait_until(condition: Callable[[], bool], timeout: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], timeout: float = 240) -> None:
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end

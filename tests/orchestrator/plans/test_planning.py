@@ -589,6 +589,12 @@ def test_a_file_edited_later_is_named_and_its_copy_as_planned_is_trained_on(tmp_
     assert "dataset.d: table.csv has changed since it was planned, or is another file" in said
     assert "restore what was planned" in said
     assert "digest" not in said
+    code, said = inside("submit", edited.directory, "--workers", 1)
+    assert (code, edited.submissions()) == (2, []), said
+    said = " ".join(said.split())
+    assert "dataset.d: " in said
+    assert "table.csv has changed since it was planned restore what was planned, or plan" in said
+    assert f"manyseed resume {edited.directory} trains on the prepared copy of it" in said
     with pytest.warns(UserWarning, match="its copy of then is used") as warned:
         edited.submit(workers=1)
     told = [str(each.message) for each in warned]

@@ -314,11 +314,14 @@ def test_copies_of_a_failed_run_count_with_its_error_whichever_errors_are_shown(
     counts = Counter(one.error for one in found.values()).most_common(3)
     state = {
         "runs": {"failed": len(found)},
-        "failures": [{"error": error, "count": count, "file": ""} for error, count in counts],
+        "failures": [
+            {"error": error, "count": count, "varies": False, "file": ""} for error, count in counts
+        ],
     }
     survey = SimpleNamespace(failures=found)
     monkeypatch.setattr("manyseed.orchestrator.progress.logs.survey", lambda paths: survey)
-    assert _failures(SimpleNamespace(paths=None), state) == expected  # type: ignore[arg-type]
+    given = _failures(SimpleNamespace(paths=None), state)  # type: ignore[arg-type]
+    assert given == [(*one, False) for one in expected]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from manyseed.orchestrator.progress import timeleft
 from manyseed.orchestrator.progress.timeleft import hanging, seconds_left
 from manyseed.orchestrator.store.arrays import DONE, MISSING
 from manyseed.orchestrator.sweep import Sweep
@@ -104,6 +106,30 @@ def test_a_first_fit_that_takes_its_time_is_no_standstill(quick: Sweep, expected
     todo = dataclasses.replace(quick.survey(), states=states)
     first, later = (seconds_left(quick.paths, todo, [attempt({}, n)]) for n in (0.0, expected))
     assert first < later < 1.5 * first
+
+
+def test_the_time_left_falls_while_a_long_fit_trains(
+    quick: Sweep, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen twice as slow as expected; a fit that outlasts the others makes the rest seem longer."""
+    survey, now = quick.survey(), 1e9
+    monkeypatch.setattr(timeleft, "time", SimpleNamespace(time=lambda: now))
+    states = {group: np.full_like(each, MISSING) for group, each in survey.states.items()}
+    states[0][:16] = DONE
+    todo = dataclasses.replace(survey, states=states)
+    (cell,) = survey.runs.filter(group=0, row=16)["cell"]
+    elapsed = 16 * 2 * expected / WORKERS
+
+    def left(flying: float) -> float:
+        fits = (InFlight(cell, 0, 0, now - flying),) * WORKERS if flying else ()
+        began = now - elapsed - flying
+        one = dataclasses.replace(attempt({"0": 16}, 0.0), started=began, in_flight=fits)
+        return seconds_left(quick.paths, todo, [one])
+
+    within = [left(seconds) for seconds in (0.0, 4.0, 8.0, 12.0)]
+    assert within == sorted(within, reverse=True)
+    assert within[0] - within[-1] == pytest.approx(12.0, abs=0.5), "as the clock says"
+    assert left(200.0) > 2 * within[-1], "no fit of these is as short as was thought"
 
 
 def test_the_rate_and_the_time_left_agree(

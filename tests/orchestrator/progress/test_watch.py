@@ -40,7 +40,6 @@ def test_the_end_of_its_log_is_the_reason(dead: Submission) -> None:
     assert now.details == log.strip()
 
 
-@pytest.mark.timeout(60)
 def test_a_pipe_in_the_place_of_a_log_blocks_nobody(dead: Submission) -> None:
     (dead.folder / "submitit").mkdir()
     os.mkfifo(dead.folder / "submitit" / "77_0_log.err")

@@ -14,6 +14,10 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.cli.status import _training
 from manyseed.orchestrator.progress import watch
+from manyseed.orchestrator.submissions import patience
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
+from manyseed.orchestrator.submissions.submission import running
+from manyseed.slurm import commands
 from tests.orchestrator.conftest import command, inside, wait_until, write
 from tests.orchestrator.damage import as_on_a_cluster
 from tests.orchestrator.test_run import SLOWER
@@ -49,6 +53,51 @@ def test_finished_runs_are_analysed_shown_and_exported(sweep: Sweep, tmp_path: P
     ):
         done = command(verb, sweep.directory, *options)
         assert done.returncode == 0, (verb, done.output)
+
+
+def hang(folder: Path, calls: Path) -> None:
+    """Let SLURM's commands note that they were called, and not answer."""
+    for name in ("squeue", "sacct", "scontrol", "sinfo"):
+        write(folder / name, f"#!/bin/sh\necho {name} >> {calls}\nexec sleep 600\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("status", "--watch"),
+        ("status", "--usage"),
+        ("logs",),
+        ("analyze", "--metrics", "accuracy"),
+    ],
+    ids=" ".join,
+)
+def test_a_cluster_that_hangs_is_not_waited_for_once_all_runs_are_finished(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    for file in (*sweep.paths.submission(2).rglob("*"), *sweep.paths.leases.glob("*")):
+        os.utime(file, (1e9, 1e9))
+    hang(tmp_path / "bin", tmp_path / "calls")
+    monkeypatch.setattr(patience, "_BRIEF_SECONDS", 0.3)
+    scheduler_of.cache_clear()
+    assert commands._patience.get() > 60, "which would be waited for"
+    code, printed = inside(words[0], sweep.directory, *words[1:])
+    assert code == 0, printed
+    if words == ("status",):
+        assert "squeue" in (tmp_path / "calls").read_text()
+        assert "far: the cluster does not answer, but all runs are finished." in printed
+    assert commands._patience.get() > 60
+
+
+def test_what_another_place_took_over_is_not_watched(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in (*sweep.paths.submission(2).rglob("*"), *sweep.paths.leases.glob("*")):
+        os.utime(file, (1e9, 1e9))
+    far = next(one for one in sweep.submissions() if one.cluster == "far")
+    assert far in running(sweep.submissions(), ask=False), "it may train there"
+    far.files.stop.touch()
+    assert running(sweep.submissions(), ask=False) == []
 
 
 def told(sweep: Sweep) -> tuple[dict[str, int], str]:

@@ -66,7 +66,10 @@ def test_logs_show_equal_failures_once_in_at_most_30_lines(sweep: Sweep) -> None
 def test_status_counts_them_as_one(sweep: Sweep) -> None:
     (failure,) = sweep.status()["failures"]
     assert failure["count"] == 12
-    assert command("status", sweep.directory).stdout.count("failed: ValueError") == 1
+    printed = command("status", sweep.directory).stdout
+    assert printed.count("failed: ValueError") == 1
+    alike = f"  and 11 alike (digits or paths differ): manyseed logs {sweep.directory} --failed"
+    assert alike in printed.splitlines()
 
 
 def test_show_says_why_where_how_often_and_what_to_do(sweep: Sweep) -> None:

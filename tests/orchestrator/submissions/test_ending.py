@@ -76,7 +76,7 @@ def test_who_interrupts_the_waiting_submits_nothing(training: Sweep) -> None:
         assert resume.stdout is not None
         assert "finish their fits in flight" in resume.stdout.readline()
         resume.send_signal(signal.SIGINT)
-        assert resume.wait(120) == 130
+        assert resume.wait(240) == 130
     finally:
         os.kill(pid, signal.SIGCONT)
     assert len(training.submissions()) == 1

@@ -195,3 +195,19 @@ def test_a_fit_that_is_longer_than_the_walltime(
     shown = command("plan", file, "--out", out, "--cluster", lab)
     assert "must be more than 120 s, when tasks are asked to end before it" in shown.stdout
     assert list(out.glob("tasks/0*")) == []
+
+
+def test_too_little_memory_is_told_with_the_line_to_write(lab: Path, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "wine.toml", WINE), tmp_path / "sweep"
+    options = ("plan", file, "--out", out, "--cluster", lab)
+    assert "before any data" not in " ".join(command(*options).stdout.split())
+    for given, key, share in (("mem-per-cpu", "mem-per-cpu", 2), ("mem", "mem", 1)):
+        write(lab, PROFILE.replace('mem-per-cpu = "1G"', f'{given} = "60M"'))
+        told = " ".join(command(*options, "--dry-run").stdout.split())
+        line = f'write {key} = "{512 // share}M" in {lab}.'
+        assert "CPU tasks ask for " in told
+        assert f"but 2 processes of one need 235M before any data: {line}" in told
+        done = " ".join(command("submit", out, "--cluster", lab, "--limit", 1).stdout.split())
+        assert line in done
+        write(lab, PROFILE.replace('mem-per-cpu = "1G"', f'{key} = "{512 // share}M"'))
+        assert "before any data" not in command(*options, "--dry-run").stdout

@@ -65,7 +65,7 @@ def test_the_end_of_a_terminal_ends_nothing_of_what_it_submits(
             os.close(ours)
         (tmp_path / "go").touch()
         # It ends by the signal, or because it can no longer be written to, whichever comes first.
-        assert (command.wait(120) != 0) == is_starting
+        assert (command.wait(240) != 0) == is_starting
         (submission,) = sweep.submissions()
         assert (submission.folder / "job.json").exists(), "it would be submitted again"
         assert sweep.submit(workers=1) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
-from manyseed.orchestrator.submissions.requirements import require_same
-from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
+from manyseed.orchestrator.submissions.requirements import left_out_before, require_same
+from manyseed.orchestrator.tasks.task import Span, Task, TaskCell, held_rows
 from tests.orchestrator.conftest import inside, write
 from tests.orchestrator.test_lean import SGD
 
@@ -132,3 +133,36 @@ def test_a_sweep_goes_on_on_another_processor_and_all_say_two_recipes(tmp_path: 
         "lr-sgd": 1,
         "svm-sgd": 2,
     }
+
+
+def test_a_resume_says_what_only_left_out_and_how_to_keep_to_it(tmp_path: Path) -> None:
+    text = SGD.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]')
+    sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "sweep")
+    here = ("--cluster", "local", "--workers", "1")
+    only = "classifier = 'lr-sgd'"
+    code, said = inside("submit", sweep.directory, *here, "--only", only, "--limit", "1")
+    assert (code, "left out" in said) == (0, False), said
+    code, said = inside("resume", sweep.directory, *here, "--only", only)
+    assert (code, "left out" in said) == (0, False), "the rest of what was asked for"
+    code, said = inside("resume", sweep.directory, *here)
+    told = next(line for line in said.splitlines() if "left out by --only before" in line)
+    assert (code, told.startswith("2 of 2 were left out")) == (0, True), said
+    words = shlex.split(told.partition("keep to it: manyseed ")[2])
+    assert words == ["cancel", str(sweep.directory), "--only", f"not ({only})"]
+    code, said = inside(*words)
+    assert (code, "of 1 cell" in said) == (0, True), said
+
+
+def test_what_was_submitted_before_is_not_told_as_left_out(tmp_path: Path) -> None:
+    """A whole submission, of which one classifier failed to train, then one of that alone."""
+    text = SGD.replace('["lr-sgd"]', '["lr-sgd", "svm-sgd"]')
+    sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "sweep")
+    here = ("--cluster", "local", "--workers", "1")
+    assert inside("submit", sweep.directory, *here, "--only", "classifier = 'svm-sgd'")[0] == 0
+    earlier = sweep.submissions()
+    rows = sweep.survey().runs
+    whole = rows.join(rows.filter(cell=rows["cell"].max()), on=["group", "row"], how="semi")
+    held = held_rows([one.files.task(0) for one in earlier])
+    inside_of_it = whole.join(held, on=["group", "row"], how="semi")
+    assert not inside_of_it.is_empty()
+    assert [*left_out_before(sweep.paths, inside_of_it, earlier)] == []

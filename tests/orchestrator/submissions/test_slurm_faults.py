@@ -171,7 +171,7 @@ def test_a_task_that_gets_nowhere_stops_itself(
             slurm.cluster.command(["scancel", "--signal=USR2", task.job_id])  # else half a minute
         return task.state == "broken"
 
-    wait_until(gave_up, lambda: f"the end of a task that gets nowhere\n{report(sweep)}", 240)
+    wait_until(gave_up, lambda: f"the end of a task that gets nowhere\n{report(sweep)}", 500)
     (task,) = submission.tasks()
     assert [attempt.state for attempt in task.attempts] == ["interrupted"] * 3 + ["broken"]
     state = sweep.status()

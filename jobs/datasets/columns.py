@@ -82,8 +82,7 @@ def column_info(
             looks, shown = "few", tuple(f"{number:.0f}" for number in distinct)
         elif not looks and (far := _far(distinct, known)):
             looks, shown = "far", far
-        n_missing = int(np.isnan(values).sum())
-        return ColumnInfo(name, "continuous", looks=looks, shown=shown, n_missing=n_missing)
+        return ColumnInfo(name, "continuous", looks=looks, shown=shown)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
     others = None if is_declared else _beside_numbers(labels)
@@ -102,8 +101,7 @@ def column_info(
         looks = "text" if _are_texts(different) else "distinct"
     else:
         looks, shown = _of_labels(different, doubt)
-    n_missing = values.size - len(labels)
-    return ColumnInfo(name, "categorical", len(different), looks, shown, n_missing=n_missing)
+    return ColumnInfo(name, "categorical", len(different), looks, shown)
 
 
 def _are_texts(labels: Collection[str]) -> bool:

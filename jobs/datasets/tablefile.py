@@ -79,7 +79,8 @@ class Keys:
 
     `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
     given: which rows are the test set, or belong together. `listed`: the classes that count, empty
-    for all; None where they cannot be listed. `marks`: what marks missing values besides what always does.
+    for all; None where they cannot be listed. `marks`: what marks missing values besides what
+    always does.
     """
 
     target: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def _totals(columns: Sequence[DataColumn], rows: slice) -> tuple[str, str] | Non
     word: tuple[str, str] | None = None
     numbers = list[tuple[str, NDArray[np.float64]]]()
     for column in columns:
-        values = column.values[rows]
+        values: NDArray[Any] = column.values[rows]
         if values.size < _FEWEST:
             return None
         if values.dtype != np.object_:
@@ -89,4 +90,4 @@ def _is_sum(values: NDArray[np.float64]) -> bool:
     *above, last = values[np.isfinite(values)].tolist()
     total = sum(above)
     is_same = abs(last - total) <= _ROUNDED * abs(total)
-    return is_same and abs(total) > max(map(abs, above), default=np.inf)
+    return bool(is_same and abs(total) > max(map(abs, above), default=np.inf))

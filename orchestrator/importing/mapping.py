@@ -45,6 +45,7 @@ OPTIONS: Mapping[str, type] = {
     **dict.fromkeys(("name", "dataset", "classifier", "truth", "runs", "probability"), str),
     "probabilities": bool,
     **dict.fromkeys(("columns", "key"), dict),
+    "exclude": list,
 }
 """Keys of a map, which are options of imports, with their types."""
 
@@ -70,10 +71,18 @@ def read_map(file: Path) -> dict[str, Any]:
                 example = toml_value({key: value})
                 remedy = f"names of columns stand in one table: columns = {example}"
             raise UserError("unknown key", file=file, key=key, remedy=remedy)
-        is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
+        held = (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        )
+        is_names = all(isinstance(one, str) for one in held)
         if type(value) is not OPTIONS[key] or value == "" or not is_names:
-            is_a = {str: "text in quotes, and not empty", bool: "true or false"}
-            must = f"must be {is_a.get(OPTIONS[key], 'a table of texts')}"
+            is_a = {
+                str: "text in quotes, and not empty",
+                bool: "true or false",
+                dict: "a table of texts",
+                list: "a list of texts",
+            }
+            must = f"must be {is_a[OPTIONS[key]]}"
             raise UserError(must, file=file, key=key, value=value)
         if key in ("truth", "runs"):
             table[key] = str(file.parent / str(value))

@@ -1555,11 +1555,11 @@ def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: 
     assert code == 2
     for_all = f"for s in $(seq 20); do {loop}; done"
     assert for_all in said
-    assert "manyseed import preds --out train-sweep" in said
+    assert "manyseed import preds --out train-sweep --classifier my_train\n" in said
     code, said = inside("init", "sklearn:wine", "train.py")
     assert code == 0
     assert loop.replace("DATA", "sklearn:wine") in said
-    assert "manyseed import preds --out train-sweep" in said
+    assert "manyseed import preds --out train-sweep --classifier my_train\n" in said
     # the suffix is that of the files which the script writes
     text = (here / "train.py").read_text()
     for line in ("def f(t, o): t.to_csv(o)\n", "p.add_argument('--output', default='p.csv')\n"):

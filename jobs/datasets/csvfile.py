@@ -418,6 +418,11 @@ def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
     return content, separator
 
 
+def separator(content: bytes, suffix: str) -> str:
+    """Return what separates the columns of a table, as `read` takes it."""
+    return _prepared(content, suffix)[1]
+
+
 def _as_utf8(content: bytes) -> bytes:
     """Return a file's bytes as UTF-8; polars would replace invalid bytes in column names."""
     if content.startswith(_WIDE):

@@ -28,6 +28,7 @@ from manyseed.jobs.datasets.columns import (
     DataColumn,
     Doubt,
     column_info,
+    said_of_amounts,
     set_aside,
     target_info,
     to_samples,
@@ -391,9 +392,10 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     provenance |= {csvfile.MARKS: marks} if marks else {}
     provenance |= {parts.IN_PARTS: parts.BY_ARRAYS} if in_parts else {}
     shape = shape_of(samples, columns, provenance, tuple(str(file.path) for file in files))
+    refusal = nameless or _of_amounts(shape, files, keys)
     # an earlier sweep may have taken the table as it is: its data was prepared then
-    if nameless and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
-        raise nameless
+    if refusal and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
+        raise refusal
     return shape, samples
 
 
@@ -404,6 +406,17 @@ def _without_names(file: _Loaded) -> Refused | None:
         return None
     reason = f"has no names of columns: its first line is like those below it, {line!r}"
     return refused(file.path, f"{reason}; {_NAME_THEM}")
+
+
+def _of_amounts(shape: DataShape, files: Sequence[_Loaded], keys: Keys) -> Refused | None:
+    """Return the refusal of a table whose classes are amounts; those that `classes` lists are not.
+
+    Arrays hold places of classes.
+    """
+    if keys.are_listed or not all(file.content is not None for file in files):
+        return None
+    reason = said_of_amounts(shape.class_names, shape.class_counts or ())
+    return Refused("target", keys.target, reason) if reason else None
 
 
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:

@@ -199,6 +199,10 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
     return pairs
 
 
+_CERTAIN = re.compile(r"true|truth|gold|gt|actual|expected", re.IGNORECASE)
+"""In names of true classes; ``label`` may be that of a model."""
+
+
 def is_named(name: str, own: str) -> bool:
     """Return whether others name a column `own` so."""
     return re.fullmatch(_MEANT[own], name, re.IGNORECASE) is not None
@@ -401,6 +405,15 @@ def require_one_truth(frame: pl.DataFrame, meant: Mapping[str, str], file: Path)
         before=f"if {one} does: ",
         instead=(f"\n  if {other} does: ", {"truth": other, "prediction": one}),
     )
+
+
+def other_order(frame: pl.DataFrame, meant: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """Return the order of true and predicted classes in which names do not say which are which."""
+    one, other = meant.get("truth", ""), meant.get("prediction", "")
+    are_there = {one, other} <= {*frame.columns} and _share(frame, one, other)
+    if not are_there or is_named(other, "prediction") or _CERTAIN.search(one):
+        return "", {}
+    return f"\n  or, if {other} holds the true classes: ", {"truth": other, "prediction": one}
 
 
 def _named_by_columns(frame: pl.DataFrame) -> str:

@@ -188,6 +188,26 @@ def test_a_cut_file_of_many_is_left_out_by_its_name_and_true_classes_are_named_a
     assert (code, "--exclude" in said, "no file matches it" in said) == (2, True, True), said
 
 
+@pytest.mark.parametrize(
+    ("names", "is_asked"),
+    [
+        (("class", "caption"), True),
+        (("label", "label_1"), True),
+        (("label", "pred"), False),
+        (("gold", "caption"), False),
+    ],
+)
+def test_names_that_fit_both_orders_of_true_and_predicted_classes_are_asked_about(
+    names: tuple[str, str], is_asked: bool
+) -> None:
+    predicted = scores(0).argmax(axis=1)
+    pl.DataFrame({names[0]: Y, names[1]: predicted}).write_csv("t.csv")
+    said = inside("import", "t.csv", "--out", "s")[1]
+    assert f"--columns truth={names[0]},prediction={names[1]}" in said
+    swapped = f"or, if {names[1]} holds the true classes: manyseed import t.csv --out s --columns "
+    assert (f"{swapped}truth={names[1]},prediction={names[0]}" in said) == is_asked, said
+
+
 def test_files_of_classifiers_and_those_that_a_map_reads_are_left_out_too() -> None:
     for seed in range(3):
         for name in ("cnn", "vit"):

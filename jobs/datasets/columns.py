@@ -36,6 +36,7 @@ _ROUNDING = 2.0**-44  # of a number; smaller differences are errors of float64
 _AFTER_DAYS = 22000101
 _CHANCE = math.log(1e-6)  # that values which tell nothing of classes have one class each
 _ENOUGH = 30  # rows; with fewer, a feature that is wrong in one of ten rows may seem to tell all
+_RARE = 5  # rows; numbers that are in fewer may be amounts
 _FIRST = 1000  # rows that rule most columns out
 _OFTEN = 0.01  # of the rows; a number that is far from the others and as frequent marks something
 _MEASURED = re.compile(
@@ -83,8 +84,7 @@ def column_info(
             looks, shown = "few", tuple(f"{number:.0f}" for number in distinct)
         elif not looks and (far := _far(distinct, known)):
             looks, shown = "far", far
-        n_missing = int(np.isnan(values).sum())
-        return ColumnInfo(name, "continuous", looks=looks, shown=shown, n_missing=n_missing)
+        return ColumnInfo(name, "continuous", looks=looks, shown=shown)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
     others = None if is_declared else _beside_numbers(labels)
@@ -103,8 +103,7 @@ def column_info(
         looks = "text" if _are_texts(different) else "distinct"
     else:
         looks, shown = _of_labels(different, doubt)
-    n_missing = values.size - len(labels)
-    return ColumnInfo(name, "categorical", len(different), looks, shown, n_missing=n_missing)
+    return ColumnInfo(name, "categorical", len(different), looks, shown)
 
 
 def _are_texts(labels: Collection[str]) -> bool:
@@ -406,6 +405,10 @@ def to_samples(
     return Samples(X, y, cardinality, names, features=tuple(taken))
 
 
+OF_NUMBERS = (
+    ". Is it a number to predict rather than a class? There is no regression here: "
+    "cut the numbers into classes first, such as with pandas.cut or pandas.qcut"
+)
 LISTED = 20
 """The most classes that a remedy lists."""
 CLASSES = "classes"
@@ -442,10 +445,7 @@ def classes_of(
     if is_refused or 2 * len(names) > n or len(names) > MAX_CLASSES:
         reason = f"has {len(names)} classes in {n - n_missing} samples"
         if all_numbers:
-            reason += (
-                ". Is it a number to predict rather than a class? There is no regression here: "
-                "cut the numbers into classes first, such as with pandas.cut or pandas.qcut"
-            )
+            reason += OF_NUMBERS
         else:
             reason += (
                 "; there must be at least two samples per class on average, and at most "
@@ -455,6 +455,21 @@ def classes_of(
     if not n_missing:
         return names, y
     return (*names, UNKNOWN), np.where(is_missing, len(names), y)
+
+
+def said_of_amounts(names: Sequence[str], counts: Sequence[int]) -> str:
+    """Say that classes are amounts, as counts of events are; empty if they are not.
+
+    That is so of many numbers, a quarter of them in few rows each; names have as many of each.
+    """
+    n_few = sum(count < _RARE for count in counts)
+    if len(names) <= LISTED or 4 * n_few < len(names) or len({*counts}) < 2:
+        return ""
+    if not all(map(is_number, names)):
+        return ""
+    listed = "if they are classes, classes = {…} lists them"
+    few = f"{n_few} of them with fewer than {_RARE}"
+    return f"has {len(names)} classes in {sum(counts)} samples, {few}{OF_NUMBERS}; {listed}"
 
 
 def encode(

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyseed.jobs.checks import Option, Refused, quoted
+from manyseed.jobs.datasets import titles
 from manyseed.jobs.datasets.columns import LEAVE_EMPTY, Doubt, is_mark, is_number, same_numbers
+from manyseed.jobs.datasets.encodings import fitting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,13 +41,13 @@ _THOUSANDS = {
     ",": r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$",
     ".": r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})*$",
 }
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _HEAD = 2**22  # bytes that hold the names of columns
 _LONGEST = 80
 _SHOWN = 6  # names in a message
 _SEEN = 1000  # rows that are compared with the first line
-_FILES = "FILE > NEW"  # what `said` replaces
-_REMEDY = f"save it as UTF-8, or convert it: iconv -f {{}} -t utf-8 {_FILES}"
+_COMMAND = re.compile(r"FILE(.*) > NEW-(\w+)")  # whose files `said` names
 
 
 def marks(suffix: str, given: Mapping[str, Any]) -> list[str]:
@@ -75,8 +77,12 @@ def no_spreadsheet(path: Path) -> str:
 
 def said(error: Exception, path: Path) -> str:
     """Return what was said of the bytes of a file, with commands that name it."""
-    new = path.with_name(f"{path.stem}-utf8{path.suffix}")
-    return str(error).replace(_FILES, f"{shlex.quote(str(path))} > {shlex.quote(str(new))}")
+
+    def with_files(found: re.Match[str]) -> str:
+        new = path.with_name(f"{path.stem}-{found[2]}{path.suffix}")
+        return f"{shlex.quote(str(path))}{found[1]} > {shlex.quote(str(new))}"
+
+    return _COMMAND.sub(with_files, str(error))
 
 
 class Repeated(ValueError):
@@ -114,6 +120,25 @@ def read(
     default all. `missing`: cells that hold no value, besides empty ones. `named`: further columns
     whose text is kept so, as of groups. `written`: columns that are kept as they are written.
     """
+    try:
+        frame = _read(content, suffix, labels, n_rows, ignored, missing, named, written)
+    except (Unreadable, Repeated):
+        _require_no_title(content, suffix)
+        raise
+    _require_no_title(content, suffix, frame.width)
+    return frame
+
+
+def _read(
+    content: bytes,
+    suffix: str,
+    labels: Collection[str],
+    n_rows: int | None,
+    ignored: Collection[str] | None,
+    missing: Sequence[str],
+    named: Collection[str],
+    written: Collection[str],
+) -> pl.DataFrame:
     import polars as pl
 
     content, separator = _prepared(content, suffix)
@@ -393,9 +418,14 @@ def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
     return content, separator
 
 
+def separator(content: bytes, suffix: str) -> str:
+    """Return what separates the columns of a table, as `read` takes it."""
+    return _prepared(content, suffix)[1]
+
+
 def _as_utf8(content: bytes) -> bytes:
     """Return a file's bytes as UTF-8; polars would replace invalid bytes in column names."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if content.startswith(_WIDE):
         try:
             content = content.decode("utf-16").encode()
         except UnicodeDecodeError as error:
@@ -407,11 +437,27 @@ def _as_utf8(content: bytes) -> bytes:
         wrong = error.start
     if wrong < 0:
         return content
-    line = content.count(b"\n", 0, wrong) + 1
+    line, start = content.count(b"\n", 0, wrong) + 1, content.rfind(b"\n", 0, wrong) + 1
+    encoding, word = fitting(content[start:]) if content[wrong] else ("utf-16le", "")
+    reads = f"; as {encoding} it reads {quoted(word)}" if word else ""
     raise UnicodeError(
-        f"line {line} holds the byte 0x{content[wrong]:02x}, so it is not UTF-8; "
-        + _REMEDY.format("windows-1252" if content[wrong] else "utf-16le")
+        f"line {line} holds the byte 0x{content[wrong]:02x}, so it is not UTF-8{reads}; save it as "
+        f"UTF-8, or convert it: iconv -f {encoding} -t utf-8 FILE > NEW-utf8"
     )
+
+
+def _require_no_title(content: bytes, suffix: str, n_columns: int = 0) -> None:
+    """Refuse a table with lines above the names of its columns, if it has more than were read."""
+    is_wide = content.startswith(_WIDE)
+    text = content[:_HEAD].decode("utf-16" if is_wide else "utf-8-sig", "ignore")
+    found = titles.above_names(text, ",;\t" if suffix == ".csv" else "\t")
+    if found is None or found[2] <= n_columns or "\n" not in text:
+        return
+    reason, line, _ = found
+    tail = (
+        f"iconv -f utf-16 -t utf-8 FILE | tail -n +{line}" if is_wide else f"tail -n +{line} FILE"
+    )
+    raise Unreadable(f"{reason}; without it: {tail} > NEW-rows")
 
 
 def _require_different_names(content: bytes, separator: str, ignored: Collection[str]) -> None:

@@ -31,6 +31,7 @@ Looks = Literal[
     "single",
     "few",
     "far",
+    "totals",
 ]
 Tells = Literal["", "target", "group"]
 
@@ -51,10 +52,12 @@ class ColumnInfo:
         only in spelling or case; that are one number, kept apart or read as one; numbers with
         leading zeros; with commas that may separate thousands;
         that float32 does not tell apart, or cannot hold; whole numbers that repeat as labels do;
-        one that repeats, far from all others, as what marks missing values does.
+        one that repeats, far from all others, as what marks missing values does; a last row that
+        sums up the others.
     shown : tuple of str
         The labels that are not numbers, or are alike, or such numbers. Of a number far from all
-        others: it, in how many rows it is, and the ends of the others.
+        others: it, in how many rows it is, and the ends of the others. Of a last row that sums up
+        the others: its word for that, or else "", and its class if that counts.
     tells : {"", "target", "group"}
         Whether all rows that share a value have one class, beyond chance: with few values, as a
         form of the target has; or with many, as rows of one patient have.
@@ -62,7 +65,7 @@ class ColumnInfo:
         Of such a column, of names or numbers of rows, and of 20 labels or more that are in 2 to 20
         rows each: different values, and the fewest and most rows that share one; else zeros.
     n_missing : int
-        Rows of a feature that have no value.
+        Rows of a feature that have no value, of those whose class counts.
     """
 
     name: str
@@ -280,15 +283,6 @@ class Samples:
     roles: NDArray[np.uint8] | None = None
     names: PointNames | None = None
     features: tuple[Feature, ...] = ()
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The kinds of columns, continuous or categorical, in which values are missing."""
-        if self.image is not None:
-            return ()
-        is_missing = np.array([bool(np.isnan(column).any()) for column in self.X.T], dtype=bool)
-        kinds = np.where(self.cardinality > 0, "categorical", "continuous")
-        return tuple(sorted({*kinds[is_missing].tolist()}))
 
 
 def copies(samples: Samples) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,11 +28,13 @@ from manyseed.jobs.datasets.columns import (
     DataColumn,
     Doubt,
     column_info,
+    said_of_amounts,
     set_aside,
     target_info,
     to_samples,
     told_by,
 )
+from manyseed.jobs.datasets.follow import Columns, joined, n_rows
 from manyseed.jobs.datasets.info import (
     ColumnInfo,
     DatasetSource,
@@ -43,6 +45,7 @@ from manyseed.jobs.datasets.info import (
     with_preparation,
 )
 from manyseed.jobs.datasets.split import TEST
+from manyseed.jobs.datasets.totals import last_rows
 from manyseed.jobs.run import MachineError
 
 if TYPE_CHECKING:
@@ -68,9 +71,6 @@ _SEPARATED = {
 
 _EXACT = 2.0**53  # whole numbers up to this are exact as float64
 
-Columns = dict[str, DataColumn | None]
-"""By name, in the file's order; None for those that are not features."""
-
 Arrays = Mapping[str, NDArray[Any]]  # by name: ``X``, the target's, and those that are not features
 
 
@@ -79,15 +79,25 @@ class Keys:
     """What the table of a dataset says of its columns.
 
     `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
-    given: which rows are the test set, or belong together. `are_listed`: as for `classes_of`.
-    `marks`: what marks missing values besides what always does.
+    given: which rows are the test set, or belong together. `listed`: the classes that count, empty
+    for all; None where they cannot be listed. `marks`: what marks missing values besides what
+    always does.
     """
 
     target: str
     lists: Mapping[str, Sequence[str]]
     own: Mapping[str, Any] = field(default_factory=dict)
-    are_listed: bool | None = None
+    listed: Collection[str] | None = None
     marks: Sequence[str] = ()
+
+    @property
+    def are_listed(self) -> bool | None:
+        """As for `classes_of`."""
+        return None if self.listed is None else bool(self.listed)
+
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Return the places of the classes that count among those of the rows."""
+        return [place for place, name in enumerate(names) if not self.listed or name in self.listed]
 
     @property
     def aside(self) -> dict[str, str]:
@@ -128,7 +138,7 @@ def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> T
     """
     n_first, columns = None, tables[0]
     for path, other in zip(paths[1:], tables[1:], strict=True):
-        n_first, columns = _length(columns), _joined(columns, other, path)
+        n_first, columns = n_rows(columns), joined(columns, other, path)
     return _samples(paths[0], columns, keys, n_first)
 
 
@@ -181,10 +191,20 @@ def _samples(path: Path, columns: Columns, keys: Keys, n_first: int | None) -> T
         for name, column in columns.items()
         if name != target
     )
+    is_listed = np.isin(taken.y, keys.places(taken.class_names))
     told = tuple(
-        told_by(one, values[one.name], taken.y) if one.name in values else one for one in infos
+        replace(
+            told_by(one, values[one.name], taken.y),
+            n_missing=int(np.isnan(values[one.name][is_listed]).sum()),
+        )
+        if one.name in values
+        else one
+        for one in infos
     )
-    return samples, told + target_info(target_column)
+    given = [column for column in {**columns, **aside}.values() if column]
+    ends = (len(taken.y),) if n_first is None else (n_first, len(taken.y))
+    last = last_rows(given, ends, [taken.class_names[k] for k in taken.y.tolist()], is_listed)
+    return samples, told + last + target_info(target_column)
 
 
 def shape_of(
@@ -204,7 +224,7 @@ def shape_of(
         class_names=samples.class_names,
         class_counts=tuple(np.bincount(samples.y).tolist()),
         image=samples.image,
-        missing=samples.missing,
+        missing=tuple(sorted({each.kind for each in columns if each.n_missing})),
         test_counts=test_counts(samples.y, samples.n_official_train, k),
         set_counts=None if roles is None else parts.fold_counts(roles, samples.y, k),
         locations=locations,
@@ -223,35 +243,6 @@ def _without_features(path: Path, target: str, columns: Columns) -> str:
         return "every column but the target is ignored, or names groups or the test set"
     separated = _SEPARATED.get(path.suffix)
     return f"its only column is {target!r}" + (f"; {separated}" if separated else "")
-
-
-def _length(columns: Columns) -> int:
-    return next((column.values.size for column in columns.values() if column is not None), 0)
-
-
-def _joined(first: Columns, then: Columns, path: Path) -> Columns:
-    """Concatenate the columns of two tables, the second at `path`."""
-    kinds = {False: "numbers", True: "labels"}
-    if not _length(then):
-        raise Refused(parts.TEST_FILE, str(path), "has no rows")
-    for name, column in {**then, **first}.items():
-        if column is not None and (name not in then or name not in first):
-            where = "the test file" if name not in then else "the source"
-            reason = f"column {name!r} is not in {where}; both files need the same columns"
-            raise Refused(parts.TEST_FILE, str(path), reason)
-        one, other = first.get(name), then.get(name)
-        if one and other and one.is_categorical != other.is_categorical:
-            reason = (
-                f"column {name!r} holds {kinds[other.is_categorical]}, in the source "
-                f"{kinds[one.is_categorical]}; list it in categorical or continuous"
-            )
-            raise Refused(parts.TEST_FILE, str(path), reason)
-    return {
-        name: None
-        if one is None or (other := then.get(name)) is None
-        else replace(one, values=np.concatenate([one.values, other.values]))
-        for name, one in first.items()
-    }
 
 
 def _split(
@@ -374,7 +365,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     own = parts.read(given)
     other = own.pop(parts.TEST_FILE, None)
     marks = csvfile.marks(path.suffix, given)
-    keys = Keys(target, lists, own, CLASSES in given, marks)
+    keys = Keys(target, lists, own, _listed(given), marks)
     files = [_opened("source", name, path, keys)]
     if other is not None:
         beside = expanded(other).absolute()
@@ -402,9 +393,10 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     provenance |= {csvfile.MARKS: marks} if marks else {}
     provenance |= {parts.IN_PARTS: parts.BY_ARRAYS} if in_parts else {}
     shape = shape_of(samples, columns, provenance, tuple(str(file.path) for file in files))
+    refusal = nameless or _of_amounts(shape, files, keys)
     # an earlier sweep may have taken the table as it is: its data was prepared then
-    if nameless and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
-        raise nameless
+    if refusal and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
+        raise refusal
     return shape, samples
 
 
@@ -417,6 +409,17 @@ def _without_names(file: _Loaded) -> Refused | None:
     return refused(file.path, f"{reason}; {_NAME_THEM}")
 
 
+def _of_amounts(shape: DataShape, files: Sequence[_Loaded], keys: Keys) -> Refused | None:
+    """Return the refusal of a table whose classes are amounts; those that `classes` lists are not.
+
+    Arrays hold places of classes.
+    """
+    if keys.are_listed or not all(file.content is not None for file in files):
+        return None
+    reason = said_of_amounts(shape.class_names, shape.class_counts or ())
+    return Refused("target", keys.target, reason) if reason else None
+
+
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
     if not locations:
         raise ValueError(f"a file is fetched from its place, and none is given for {provenance}")
@@ -427,7 +430,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
         provenance["target"],
         {key: provenance.get(key, []) for key in LISTS},
         {key: provenance[key] for key in parts.OPTIONS if key in provenance},
-        CLASSES in provenance,
+        _listed(provenance),
         provenance.get(csvfile.MARKS, ()),
     )
     files = []
@@ -444,6 +447,10 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
         files.append(file)
     samples, _columns = _as_samples(files, keys)
     return arrayfile.prepared(samples)
+
+
+def _listed(given: Mapping[str, Any]) -> set[str]:
+    return {str(name) for members in given.get(CLASSES, {}).values() for name in members}
 
 
 def _is_folder(path: Path) -> bool:

@@ -143,7 +143,7 @@ def _without(
     with told_by(lambda _: None), suppress(ManyseedError, OSError):
         found: UserError | None = error
         each, of_each = _each(files, options)
-        each = without_excluded(each, options.get("exclude") or ())
+        (each,) = without_excluded([each], options.get("exclude") or ())
         names, left = shown_below(each), list[Path]()
         kept, given = each, {**of_each, "exclude": None}
         most, is_long = (len(each) - 1) // 2, len(each) > _MOST_NAMED

@@ -377,6 +377,7 @@ def import_(
         typed,
         with_place,
     )
+    from manyseed.orchestrator.grids.modelfile import BESIDE
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.importing.predictions import left_out
@@ -388,7 +389,7 @@ def import_(
     options["classifier"] = name
     of_map = {} if map_ is None else read_map(map_)
     for option in [*of_map]:
-        if options[option] in (None, False, {}, "softmax"):  # what is given counts more
+        if options[option] in (None, False, {}, [], "softmax"):  # what is given counts more
             options[option] = of_map[option]
         else:
             del of_map[option]
@@ -433,6 +434,8 @@ def import_(
             f"{'gives' if floored == 1 else 'give'} a class less than the probability "
             f"{FLOOR:.2g}, which is used instead, since the logarithm of 0 is not a score."
         )
+    if into is None:
+        say(f"Another classifier on these rows: {command('docs')} {BESIDE}")
     say_next("Next", "analyze", directory, then=["answers", directory])
 
 

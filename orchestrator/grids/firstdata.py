@@ -327,9 +327,12 @@ def _other_target(path: Path, columns: Sequence[str], target: str) -> str | None
         remedies.append(f"name the column of classes: --target, one of {some(others, SHOWN)}")
     if is_many and path.suffix == ".csv":
         cut = path.with_stem(f"{path.stem}-cut").name
+        separator = csvfile.separator(path.read_bytes(), path.suffix)
+        how = f', separator="{separator}", decimal_comma=True' * (separator != ",")
         program = (
-            f"import polars as pl; d = pl.read_csv({json.dumps(str(path))}); "
-            f"cut = pl.col({json.dumps(target)}).qcut(3, labels={json.dumps(_THIRDS)}); "
+            f"import polars as pl; d = pl.read_csv({json.dumps(str(path))}{how}); "
+            f"cut = pl.col({json.dumps(target)})"
+            f".qcut(3, labels={json.dumps(_THIRDS)}, allow_duplicates=True); "
             f"d.with_columns(cut).write_csv({json.dumps(cut)})"
         )
         again = command("init", cut, "--target", target)

@@ -306,6 +306,10 @@ def with_hparam(line: str, name: str) -> str:
     return line.replace(" --train", f" --{option} {{hparams.{name}}} --train")
 
 
+BESIDE = "import#other-classifiers"
+"""Where the docs say how other classifiers stand beside imported ones."""
+
+
 def seed_loop(script: Path, data: str = "DATA") -> list[str]:
     """Return how a script that reads its own data is run for each seed, and its output imported.
 
@@ -318,9 +322,11 @@ def seed_loop(script: Path, data: str = "DATA") -> list[str]:
     given = [f"--{name} {data}" for name, word in words.items() if word in _OF_DATA]
     start = PROGRAMS.get(script.suffix, "./") + str(script)
     line = " ".join([start, *given, f"--{seed} $s --{out} preds/seed-$s{_suffix(script, out)}"])
+    named = ("--classifier", own_name({"command": shlex.join([script.name])}))
     return [
         f"mkdir preds; for s in $(seq 20); do {line}; done",
-        command("import", "preds", "--out", f"{script.stem}-sweep"),
+        command("import", "preds", "--out", f"{script.stem}-sweep", *named),
+        f"{command('docs')} {BESIDE}  # to compare it with another",
     ]
 
 

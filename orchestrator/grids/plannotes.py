@@ -107,6 +107,8 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
                 f"{name} is {far} in {n} rows, far from its other values ({low} to {high}); if "
                 "that marks missing values, leave these cells empty"
             )
+        elif column.looks == "totals":
+            yield _of_totals(name, *column.shown)
         elif column.looks == "alike":
             yield f"{name} has labels that are the same but for blanks or case: {shown}"
         elif column.looks == "same":
@@ -150,6 +152,13 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             f"classes with too few rows to be in training part and test set: {some(scarce, _SHOWN)}"
             f"; {_MERGE}, or leave their rows out"
         )
+
+
+def _of_totals(name: str, word: str, *classes: str) -> str:
+    """Say what shows that the last row sums up the others, and what becomes of it."""
+    shows = f"{name} is {toml_value(word)}" if word else f"its {name} is the sum of those above"
+    taken = f"taken as a row of class {classes[0]}; delete it" if classes else "left out"
+    return f"the last row looks like totals, as {shows}; it is {taken}"
 
 
 def _tells(name: str, column: ColumnInfo, info: DatasetInfo) -> str:

@@ -258,7 +258,14 @@ def _imported(
         but = [*truths, *(Path(one) for one in own if one)]
         files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
     files = left_out([one for file in files for one in spread(file, truths)], own)
-    files = without_excluded(files, exclude or ())
+    of_classifiers = _of_classifiers(classifiers or {}, truths, own)
+    files, *kept = without_excluded([files, *of_classifiers.values()], exclude or ())
+    gone = [name for name, left in zip(of_classifiers, kept, strict=True) if not left]
+    if gone and of_classifiers[gone[0]]:
+        remedy = f"leave out --classifier {gone[0]}=…, too"
+        reason = f"leaves no file of {gone[0]}"
+        raise UserError(reason, key="--exclude", value=",".join(exclude or ()), remedy=remedy)
+    of_classifiers = dict(zip(of_classifiers, kept, strict=True))
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -275,18 +282,8 @@ def _imported(
         of_paths = {file: pattern.read(file) or {} for file in files}
         named = [(file, _names(of_paths[file], dataset, classifier)) for file in files]
         of_paths = {file: _attributes(found) for file, found in of_paths.items()}
-    for of_name, listed in (classifiers or {}).items():
-        if isinstance(listed, str | Path):
-            raise UserError("must be a list of files", key=f"classifiers[{toml_value(of_name)}]")
-        paths = [
-            one
-            for file in listed
-            for one in spread(Path(file) if isinstance(file, str) else file, truths)
-        ]
-        if not (paths := left_out(given_paths := paths, own)) and given_paths:
-            problem = "has an option of its own, and holds no predictions"
-            raise UserError(problem, file=given_paths[0], key=f"--classifier {of_name}")
-        named += [(file, Names(dataset, of_name)) for file in paths]
+    for of_name, listed in of_classifiers.items():
+        named += [(file, Names(dataset, of_name)) for file in listed]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     if are_set and classifier:
@@ -402,6 +399,26 @@ def _imported(
             if folder is not None and pattern is not None:
                 tell_without_predictions(folder, files)
         return write(sources, directory)
+
+
+def _of_classifiers(
+    classifiers: Mapping[str, Sequence[Any]], truths: list[Path], own: Sequence[Any]
+) -> dict[str, list[Any]]:
+    """Return the files of each classifier that has some of its own; folders stand for theirs.
+
+    `truths`: gets the true classes that are found. `own`: files that have options of their own.
+    """
+    found: dict[str, list[Any]] = {}
+    for name, listed in classifiers.items():
+        if isinstance(listed, str | Path):
+            raise UserError("must be a list of files", key=f"classifiers[{toml_value(name)}]")
+        places = [Path(file) if isinstance(file, str) else file for file in listed]
+        held = [one for place in places for one in spread(place, truths)]
+        found[name] = left_out(held, own)
+        if held and not found[name]:
+            problem = "has an option of its own, and holds no predictions"
+            raise UserError(problem, file=held[0], key=f"--classifier {name}")
+    return found
 
 
 def _names(found: Mapping[str, Any], dataset: str | None, classifier: str | None) -> Names:

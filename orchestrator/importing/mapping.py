@@ -45,6 +45,7 @@ OPTIONS: Mapping[str, type] = {
     **dict.fromkeys(("name", "dataset", "classifier", "truth", "runs", "probability"), str),
     "probabilities": bool,
     **dict.fromkeys(("columns", "key"), dict),
+    "exclude": list,
 }
 """Keys of a map, which are options of imports, with their types."""
 
@@ -70,10 +71,18 @@ def read_map(file: Path) -> dict[str, Any]:
                 example = toml_value({key: value})
                 remedy = f"names of columns stand in one table: columns = {example}"
             raise UserError("unknown key", file=file, key=key, remedy=remedy)
-        is_names = not isinstance(value, dict) or all(isinstance(v, str) for v in value.values())
+        held = (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        )
+        is_names = all(isinstance(one, str) for one in held)
         if type(value) is not OPTIONS[key] or value == "" or not is_names:
-            is_a = {str: "text in quotes, and not empty", bool: "true or false"}
-            must = f"must be {is_a.get(OPTIONS[key], 'a table of texts')}"
+            is_a = {
+                str: "text in quotes, and not empty",
+                bool: "true or false",
+                dict: "a table of texts",
+                list: "a list of texts",
+            }
+            must = f"must be {is_a[OPTIONS[key]]}"
             raise UserError(must, file=file, key=key, value=value)
         if key in ("truth", "runs"):
             table[key] = str(file.parent / str(value))
@@ -188,6 +197,10 @@ def meant_entries(kinds: Mapping[str, str]) -> dict[str, str]:
         own = "labels" if (kinds[first] != "f" if first else are_labels) else "scores"
         pairs = {own: form or first or "NAME"} | pairs
     return pairs
+
+
+_CERTAIN = re.compile(r"true|truth|gold|gt|actual|expected", re.IGNORECASE)
+"""In names of true classes; ``label`` may be that of a model."""
 
 
 def is_named(name: str, own: str) -> bool:
@@ -392,6 +405,15 @@ def require_one_truth(frame: pl.DataFrame, meant: Mapping[str, str], file: Path)
         before=f"if {one} does: ",
         instead=(f"\n  if {other} does: ", {"truth": other, "prediction": one}),
     )
+
+
+def other_order(frame: pl.DataFrame, meant: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """Return the order of true and predicted classes in which names do not say which are which."""
+    one, other = meant.get("truth", ""), meant.get("prediction", "")
+    are_there = {one, other} <= {*frame.columns} and _share(frame, one, other)
+    if not are_there or is_named(other, "prediction") or _CERTAIN.search(one):
+        return "", {}
+    return f"\n  or, if {other} holds the true classes: ", {"truth": other, "prediction": one}
 
 
 def _named_by_columns(frame: pl.DataFrame) -> str:

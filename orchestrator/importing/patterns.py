@@ -128,12 +128,16 @@ class Pattern:
             yield from sorted(found, key=_in_order)
 
 
-def without_excluded(files: Sequence[Any], excluded: Sequence[str]) -> list[Any]:
-    """Return the files whose paths end in none of the patterns, of which each must be one's."""
+def without_excluded(lists: Sequence[Sequence[Any]], excluded: Sequence[str]) -> list[list[Any]]:
+    """Return lists of files without those whose paths end in a pattern; each must be one's."""
+    paths = [one for files in lists for one in files if isinstance(one, Path)]
     for form in excluded:
-        if not any(isinstance(one, Path) and one.match(form) for one in files):
+        if not any(one.match(form) for one in paths):
             raise UserError("no file matches it", key="--exclude", value=form)
-    return [one for one in files if not (isinstance(one, Path) and any(map(one.match, excluded)))]
+    gone = {one for one in paths if any(map(one.match, excluded))}
+    return [
+        [one for one in files if not (isinstance(one, Path) and one in gone)] for files in lists
+    ]
 
 
 def _in_order(file: Path) -> list[Any]:

@@ -38,6 +38,7 @@ from manyseed.orchestrator.importing.mapping import (
     is_text,
     meant_columns,
     numbers_in,
+    other_order,
     require_no_flag,
     require_one_thing,
     require_one_truth,
@@ -340,6 +341,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
                 key=name,
                 options={"columns": meant},
                 before=f"{remedy}\n  say which columns these are: ",
+                instead=other_order(found, meant),
             )
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:

@@ -86,7 +86,7 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(
-        Refused, match=rf"{name}.*: {said}, so it is not UTF-8; save it as UTF-8"
+        Refused, match=rf"{name}.*: {said}, so it is not UTF-8.*; save it as UTF-8"
     ) as error:
         resolve(f"file:{path}", target="y", ignore=["x"])
     of = "utf-16le" if b"\0" in content else "windows-1252"

@@ -803,6 +803,34 @@ def test_a_number_as_target_is_told_before_what_is_missing_and_can_be_cut(
     assert re.search(r"3 classes: high \(26\), low \(26\), middle \(25\)", text)
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_counts_as_target_are_cut_unless_they_are_listed_as_classes(
+    here: Path, separator: str
+) -> None:
+    rng = np.random.default_rng(0)
+    counts = np.where(rng.random(400) < 0.4, 0, rng.negative_binomial(2, 0.02, 400))
+    table = pl.DataFrame({"a": rng.normal(size=400).round(3), "visits": counts})
+    comma = separator == ";"
+    table.write_csv(here / "seen.csv", separator=separator, decimal_comma=comma)
+    code, said = inside("init", "seen.csv", "lr-sgd")
+    assert code == 2
+    assert "of them with fewer than 5. Is it a number to predict rather than a class?" in said
+    line = said.partition("cut it into thirds: ")[2].strip()
+    exec(shlex.split(line)[2], {})
+    _, found = written(*shlex.split(line.partition("&& manyseed ")[2])[1:])
+    assert pl.read_csv("seen-cut.csv").schema["a"] == pl.Float64
+    assert found["dataset"]["seen-cut"]["target"] == "visits"
+    classes = "\n".join(f'"{n}" = ["{n}"]' for n in sorted({*counts.tolist()}))
+    Path("s.toml").write_text(
+        'name = "s"\nseed = 1\nrepeats = 1\nruns = 1\n[[grid]]\ndataset = ["d"]\n'
+        'classifier = ["lr-sgd"]\n[dataset.d]\nsource = "file:seen.csv"\ntarget = "visits"\n'
+    )
+    assert "classes = {…} lists them" in inside("plan", "s.toml", "--dry-run")[1]
+    with Path("s.toml").open("a") as file:
+        file.write(f"[dataset.d.classes]\n{classes}\n")
+    assert inside("plan", "s.toml", "--dry-run")[0] == 0
+
+
 ODD = {
     "a seed": (
         "def train(X, y, X_test, seed):\n"
@@ -1552,11 +1580,11 @@ def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: 
     assert code == 2
     for_all = f"for s in $(seq 20); do {loop}; done"
     assert for_all in said
-    assert "manyseed import preds --out train-sweep" in said
+    assert "manyseed import preds --out train-sweep --classifier my_train\n" in said
     code, said = inside("init", "sklearn:wine", "train.py")
     assert code == 0
     assert loop.replace("DATA", "sklearn:wine") in said
-    assert "manyseed import preds --out train-sweep" in said
+    assert "manyseed import preds --out train-sweep --classifier my_train\n" in said
     # the suffix is that of the files which the script writes
     text = (here / "train.py").read_text()
     for line in ("def f(t, o): t.to_csv(o)\n", "p.add_argument('--output', default='p.csv')\n"):

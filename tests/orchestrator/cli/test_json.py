@@ -75,6 +75,7 @@ def test_answers_have_the_keys_that_are_documented(
     assert value.pop("schema") == SCHEMA
     cell = {"perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "augment"}
     assert value.keys() - cell <= documented(verb)
+    assert {key for one in value.get("comparisons", []) for key in one} <= documented(verb)
 
 
 def test_the_page_has_a_row_for_each_command_that_has_json() -> None:

@@ -186,3 +186,46 @@ def test_a_cut_file_of_many_is_left_out_by_its_name_and_true_classes_are_named_a
     assert "Imported 11 runs" in said
     code, said = inside(*words[:3], "t", *words[4:], "--exclude", "seed_77/*.npy")
     assert (code, "--exclude" in said, "no file matches it" in said) == (2, True, True), said
+
+
+@pytest.mark.parametrize(
+    ("names", "is_asked"),
+    [
+        (("class", "caption"), True),
+        (("label", "label_1"), True),
+        (("label", "pred"), False),
+        (("gold", "caption"), False),
+    ],
+)
+def test_names_that_fit_both_orders_of_true_and_predicted_classes_are_asked_about(
+    names: tuple[str, str], is_asked: bool
+) -> None:
+    predicted = scores(0).argmax(axis=1)
+    pl.DataFrame({names[0]: Y, names[1]: predicted}).write_csv("t.csv")
+    said = inside("import", "t.csv", "--out", "s")[1]
+    assert f"--columns truth={names[0]},prediction={names[1]}" in said
+    swapped = f"or, if {names[1]} holds the true classes: manyseed import t.csv --out s --columns "
+    assert (f"{swapped}truth={names[1]},prediction={names[0]}" in said) == is_asked, said
+
+
+def test_files_of_classifiers_and_those_that_a_map_reads_are_left_out_too() -> None:
+    for seed in range(3):
+        for name in ("cnn", "vit"):
+            label = scores(seed + 10 * (name == "vit")).argmax(axis=1)
+            np.savez(folder(f"lab/{name}") / f"seed-{seed}.npz", labels=label, y_true=Y)
+    both = ("--classifier", "cnn=lab/cnn", "--classifier", "vit=lab/vit")
+    code, said = inside("import", *both, "--out", "both", "--exclude", "vit/seed-1.npz")
+    assert (code, "Imported 5 runs" in said) == (0, True), said
+    code, said = inside("import", *both, "--out", "c", "--exclude", "vit/*.npz")
+    assert (code, "leaves no file of vit" in said, Path("c").exists()) == (2, True, False), said
+    Path("m.toml").write_text(
+        'name = "{classifier}/seed-{run}.npz"\nexclude = ["cnn/seed-2.npz"]\n'
+    )
+    code, said = inside("import", "lab", "--out", "d", "--map", "m.toml")
+    assert (code, "Imported 5 runs" in said) == (0, True), said
+    code, said = inside("import", "lab", "--out", "e", "--map", "m.toml", "--exclude", "seed-0.npz")
+    assert (code, "Imported 4 runs" in said) == (0, True), said  # given, it counts more
+    for wrong in ("[1]", '"x"'):
+        Path("m.toml").write_text(f"exclude = {wrong}\n")
+        code, said = inside("import", "lab", "--out", "f", "--map", "m.toml")
+        assert (code, "must be a list of texts" in said) == (2, True), said

@@ -441,7 +441,7 @@ def init(
         manyseed init --datasets
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.template import exists_already, sweep_file, to_train
+    from manyseed.orchestrator.grids.template import sweep_file, to_train
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)
@@ -462,8 +462,6 @@ def init(
     submits = lacks_profile()
     with console.status("reading the data, and timing a fit"):
         text, told, sound = sweep_file(data, model, target, named_after, out, submits=submits)
-    if out.exists():
-        raise exists_already(out, text, data, model, target)
     with unavailable("write", out):
         place_new(out, text.encode())
     console.print(f"Wrote {out}.")

@@ -5,7 +5,6 @@ A function that returns data is called, and a model of one's own is probed, as p
 
 from __future__ import annotations
 
-import re
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import (
     UserError,
     command,
+    shell_word,
     toml_key,
     toml_value,
 )
@@ -39,21 +39,23 @@ from manyseed.orchestrator.grids.firstdata import (
     FirstData,
     first_data,
     is_unread,
+    name_of,
     plain,
+    require_there,
 )
 from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
 from manyseed.orchestrator.grids.modelfile import (
-    PROGRAMS,
     arguments,
     entry_point,
+    model_beside,
     model_table,
-    seed_loop,
     space,
     varied,
     with_hparam,
 )
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
+from manyseed.orchestrator.grids.scriptfile import PROGRAMS, seed_loop
 
 _WIDTH = 27
 
@@ -68,11 +70,6 @@ _NEEDED = {
 
 def _needed(key: str, value: Any) -> str:
     return _NEEDED[str(value) if key == "encode" else key]
-
-
-READS_ITS_OWN = (
-    "A script that reads its own data needs no change: run it for each seed, and import:"
-)
 
 
 def to_train(file: Path, *, submits: bool) -> Iterator[tuple[str, tuple[object, ...], str]]:
@@ -108,11 +105,14 @@ def sweep_file(
     file will be called. `submits`: as in `to_train`.
     """
     if Path(data).suffix in PROGRAMS and Path(data).is_file():
-        lines = [READS_ITS_OWN, *seed_loop(Path(data), model or "DATA")]
+        lines = seed_loop(Path(data), model or "DATA")
         before = f"data come first: {command('init', model or 'DATA', data)}"
-        remedy = "\n    ".join([before, *lines])
+        remedy = "\n  ".join([before, *lines])
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model, data)
+    require_there(data)
+    if file.exists():  # before anything that takes time
+        raise _exists_already(file, name or name_of(data), data, model, target)
     described = first_data(entry_point(data, "DATA"), target)
     first = first_run(described.info, model, table)
     questions = (
@@ -136,23 +136,34 @@ def sweep_file(
         )
         script = Path(model or "")
         if script.suffix == ".py" and script.is_file():
-            told += [READS_ITS_OWN, *(f"  {line}" for line in seed_loop(script, data))]
+            if entry := model_beside(script):
+                given = [data, entry, *([] if target is None else ["--target", target])]
+                called = entry.partition(":")[2]
+                into = _unused(file, called)
+                again = command("init", *given, "--out", into)
+                told.append(f"The {called} that it defines can be trained as it is: {again}")
+            told += seed_loop(script, data)
     called = _free(plain(name or described.name) or "sweep")
     yielded = _lines(described, first, table, called, file, submits=submits)
     lines = [_printable(line) if line.startswith("#") else line for line in yielded]
     return "".join(f"{line}\n" for line in lines), told, not first.problem
 
 
-def exists_already(
-    out: Path, text: str, data: str, model: str | None, target: str | None
+def _exists_already(
+    out: Path, name: str, data: str, model: str | None, target: str | None
 ) -> UserError:
-    """Return the error for a file that is there; the command writes `text` to one that is not."""
-    name = re.sub(r"-sweep(-\d+)?$", "", tomllib.loads(text)["name"])
-    files = (out.with_name(f"{name}{n}.toml") for n in ("", *(f"-{n}" for n in range(2, 1000))))
-    free = next(each for each in files if not each.exists())
+    """Return the error for a file that is there; its command names one after the data."""
+    free = _unused(out, plain(name) or "sweep")
     given = [*([] if model is None else [model]), *([] if target is None else ["--target", target])]
     remedy = f"name another file: {command('init', data, *given, '--out', free)}"
     return UserError(f"exists already{_held(out)}", file=out, remedy=remedy)
+
+
+def _unused(beside: Path, name: str) -> Path:
+    """Return a sweep file of a name, or of it with a number, that is not there."""
+    names = (name, *(f"{name}-{n}" for n in range(2, 1000)))
+    files = (beside.with_name(f"{each}.toml") for each in names)
+    return next(each for each in files if each != beside and not each.exists())
 
 
 def _held(file: Path) -> str:
@@ -183,8 +194,13 @@ def _questions(data: FirstData) -> list[str]:
     """Return what to ask about columns, in the words of the file's comments."""
     asked = []
     target, remark = data.options.get(TARGET, ("", ""))
+    others = " or ".join(data.others[:SHOWN])
+    first = f"--target {shell_word(data.others[0])}" if others else ""
     if remark == LAST:
-        asked.append(f"{target}: taken for the classes, as it is the last column; else --target")
+        instead = f"or {others}? {first}" if others else "else --target"
+        asked.append(f"{target}: taken for the classes, as it is the last column; {instead}")
+    elif others:
+        asked.append(f"target: {target}; or {others}? {first}")
     if data.info.n_dropped and target:
         asked.append(f"{target}: missing in {counted(data.info.n_dropped, 'row')}: left out")
     same, remark = data.options.get(CLASSES, ({}, ""))

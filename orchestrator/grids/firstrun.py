@@ -55,12 +55,18 @@ class FirstRun:
     repeats: int
     runs: int = RUNS
     epochs: Mapping[str, int] = field(default_factory=dict)
+    usual: Mapping[str, int] = field(default_factory=dict)
     rows: int = 0
     seconds: float = 0.0
     problem: str = ""
     fixed: Sequence[str] = ()
     needs: Mapping[str, Any] = field(default_factory=dict)
     alike: str = ""
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are too few runs to tell how much models differ between seeds."""
+        return self.runs < _FEWER_RUNS and len(self.steady) < len(self.models)
 
     @property
     def told(self) -> str:
@@ -103,7 +109,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         ]
         return FirstRun(models, absent, (), usual, problem="\n".join([first, *remedy]))
     steady = [name for name, each in resolved.items() if not each.consumes]
-    networks = [] if is_own else [name for name in models if resolved[name].epochs]
+    usually = {name: each.epochs for name, each in resolved.items() if each.epochs}
     if any(map(classifiers.lacking, models)):
         return FirstRun(models, absent, steady, usual)
     slower = {name: 1.0 if is_own else _slower(info, name) for name in models}
@@ -111,21 +117,23 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
 
     def planned(runs: int, rows: int = 0, repeats: int = usual) -> FirstRun:
         def seconds(name: str, epochs: int = 0) -> float:
-            each = classifiers.resolve(name, {"epochs": epochs}, info) if epochs else resolved[name]
+            each, share = resolved[name], 1.0
+            if epochs and is_own:
+                share = epochs / usually[name]
+            elif epochs:
+                each = classifiers.resolve(name, {"epochs": epochs}, info)
             fits = repeats * (1 if name in steady and not rows else runs)
             once = classifiers.core_seconds(info, each, rows or info.n_train)
-            return slower[name] * fits * once / _CORES
+            return slower[name] * fits * share * once / _CORES
 
-        others = sum(seconds(name) for name in models if name not in networks)
+        others = sum(seconds(name) for name in models if name not in usually)
         left = _SECONDS - around - others
-        once = sum(seconds(name, 1) for name in networks)
-        epochs = {
-            name: max(1, min(int(left / once), resolved[name].epochs or 1)) for name in networks
-        }
+        once = sum(seconds(name, 1) for name in usually)
+        epochs = {name: max(1, min(int(left / once), most)) for name, most in usually.items()}
         whole = around + others + sum(seconds(*each) for each in epochs.items())
         alike = [] if rows else steady  # each run draws its own rows
         return FirstRun(
-            *(models, absent, alike, repeats, runs, epochs, rows, whole),
+            *(models, absent, alike, repeats, runs, epochs, usually, rows, whole),
             fixed=fixed,
             needs=needs,
             alike=unmoved,

@@ -33,6 +33,8 @@ from manyseed.orchestrator.grids.scriptfile import (
     statements_of,
 )
 
+_LOOPS = {"backward", "training_step", "configure_optimizers"}
+"""Names that training loops of PyTorch use."""
 _PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -85,8 +87,7 @@ def entry_point(text: str, key: str, data: str = "DATA") -> str:
 
 def _named(entry: str) -> Form:
     """Return the form of an entry point; an estimator if the source does not say otherwise."""
-    module, _, name = entry.partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
+    file, name = _file_of(entry), entry.partition(":")[2]
     if not file.is_file():
         return "estimator"
     statements = statements_of(file, entry)
@@ -245,8 +246,7 @@ def varied(arguments: Mapping[str, object]) -> dict[str, list[object]]:
 
 def _called_at(entry: str) -> ast.stmt | None:
     """Return the function or constructor that an entry point calls, if a file here defines it."""
-    module, _, name = entry.partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
+    file, name = _file_of(entry), entry.partition(":")[2]
     if not file.is_file():
         return None
     nodes = [each for each in statements_of(file, entry) if getattr(each, "name", "") == name]
@@ -348,6 +348,18 @@ def model_beside(script: Path) -> str:
         name = _likeliest(public)
         return f"{_module(script, str(script))}:{name}"
     return ""
+
+
+def loop_beside(table: Mapping[str, object]) -> str:
+    """Return the file of a model that also holds a training loop, which is not used; or ""."""
+    file = _file_of(str(table.get("module", "")))
+    if not file.is_file():
+        return ""
+    return str(file) if not _LOOPS.isdisjoint(names_in(statements_of(file, str(file)))) else ""
+
+
+def _file_of(entry: str) -> Path:
+    return Path(f"{entry.partition(':')[0].replace('.', '/')}.py")
 
 
 def _is_guarded(statement: ast.stmt) -> bool:

@@ -16,12 +16,14 @@ from typing import Any
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.classifiers.record import OPTIONS
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.jobs.datasets.columns import CLASSES
 from manyseed.jobs.datasets.csvfile import MARKS
 from manyseed.jobs.datasets.parts import GROUP, ROW_ID
 from manyseed.jobs.own.estimator import SET_LATER
-from manyseed.jobs.own.table import SCORES, TABLE, form_of
+from manyseed.jobs.own.network import TRAINED_BY
+from manyseed.jobs.own.table import LOOP, SCORES, TABLE, form_of
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import (
     UserError,
@@ -47,6 +49,7 @@ from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_
 from manyseed.orchestrator.grids.modelfile import (
     arguments,
     entry_point,
+    loop_beside,
     model_beside,
     model_table,
     space,
@@ -118,7 +121,7 @@ def sweep_file(
     questions = (
         *_questions(described),
         *_noted(described),
-        *_fewer_epochs(first),
+        *_fewer(first),
         *_seeds(first, model),
         *(
             f"{toml_key(key)} = {toml_value(value)}: {_NEEDED[value if key == 'encode' else key]}"
@@ -128,7 +131,7 @@ def sweep_file(
     told = [f"Read: {_rows(described.info)}", _classes(described.info)]
     asked = [f"  {question}" for question in questions]
     told += ["Please check:", *asked] if asked else []
-    told += [first.told] if first.told else []
+    told += [line for line in (_by_loop(first, table), first.told) if line]
     if first.problem and "command" in table:
         told.append(
             f"A command gets rows from {{train}} and {{test}} and writes scores to {{out}}: "
@@ -269,15 +272,46 @@ def _as_written(data: FirstData) -> tuple[ColumnInfo, ...]:
     )
 
 
-def _fewer_epochs(first: FirstRun) -> Iterator[str]:
+def _fewer(first: FirstRun) -> Iterator[str]:
     """Yield what the file trains less than usual."""
     fewer = [
-        f"{network} for {epochs:,} epochs, not the usual {usual:,}"
+        f"{network} for {counted(epochs, 'epoch')}, not the usual {usual:,}"
         for network, epochs in first.epochs.items()
-        if epochs < (usual := classifiers.CLASSIFIERS[network].epochs or 0)
+        if epochs < (usual := first.usual[network])
     ]
     if fewer:
         yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
+    if first.is_few:
+        yield (
+            f"runs = {first.runs}, as a fit takes long: too few to tell how much models differ "
+            f"between seeds; {RUNS} are usual"
+        )
+
+
+def _by_loop(first: FirstRun, table: Mapping[str, Any]) -> str:
+    """Say how a module is trained, and that a loop of its file is not used; else empty."""
+    if "module" not in table:
+        return ""
+    epochs = next(iter(first.epochs.values()), TABLE["epochs"].default)
+    rate = next(each.default for each in TRAINED_BY if each.name == "lr")
+    how = f"{counted(epochs, 'epoch')} of {LOOP['optimizer'].title()}, lr {rate:g}"
+    said = f"Trained by manyseed's loop: {how}, {LOOP['schedule']}"
+    if file := loop_beside(table):
+        said += f"; {file}'s own loop is not used: {command('docs', 'own')}#a-training-function"
+    return said
+
+
+def _of_loop(first: FirstRun) -> Iterator[str]:
+    """Yield lines with the keys of the loop that trains a module."""
+    usual = TABLE["epochs"].default
+    epochs = next(iter(first.epochs.values()), usual)
+    fewer = f"fewer than the usual {usual}, so that it takes about two minutes"
+    line = _line("epochs", epochs, "by default" if epochs == usual else fewer)
+    yield f"# {line}" if epochs == usual else line
+    for key, value in LOOP.items():
+        others = [toml_value(word) for word in OPTIONS[key].words if word != value]
+        instead = f"{', '.join(others[:-1])} or {others[-1]}"
+        yield f"# {_line(key, value, f'by default; or {instead}')}"
 
 
 def _seeds_fixed(first: FirstRun) -> list[str]:
@@ -396,15 +430,20 @@ def _lines(
                 yield f"# {_line(GROUP, column.name, together)}"
     if info.n_test_sets != 1:
         yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
-    for network, epochs in first.epochs.items():
+    for network, epochs in () if table else first.epochs.items():
         yield f"\n[classifier.{network}]"
-        most = classifiers.CLASSIFIERS[network].epochs
+        most = first.usual[network]
         fewer = f"fewer than the usual {most}, so that it takes about two minutes"
         yield _line("epochs", epochs, "as usual: there is time" if epochs == most else fewer)
     if table:
-        yield f"\n{named}"
+        yield ""
+        if by_loop := _by_loop(first, table):
+            yield f"# {by_loop}"
+        yield named
         yield from (_line(key, value) for key, value in table.items())
         yield from (_line(key, value, _needed(key, value)) for key, value in first.needs.items())
+        if "module" in table:
+            yield from _of_loop(first)
         if "scores" not in first.needs and (form := form_of(table)) in ("train", "command"):
             usual, *others = SCORES[form]
             last = toml_value(others.pop())

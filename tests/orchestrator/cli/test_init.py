@@ -1786,3 +1786,44 @@ def test_columns_that_may_be_the_classes_as_well_are_asked_about(here: Path) -> 
         (here / "sweep.toml").unlink()
     code, said = inside("init", "first.csv", "lr-sgd", "--target", "species")
     assert (code, "--target" in said) == (0, False)  # it was said
+
+
+def test_how_a_module_is_trained_is_told_and_can_be_changed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    (here / "net.py").write_text(NET)
+    code, said = inside("init", "sklearn:wine", "net:Net")
+    assert code == 0
+    loop = "Trained by manyseed's loop: 20 epochs of Adam, lr 0.001, constant"
+    told = f"{loop}; net.py's own loop is not used: manyseed docs own#a-training-function"
+    assert told in " ".join(said.split())
+    text = (here / "sweep.toml").read_text()
+    assert f"# {told}\n[classifier.Net]\n" in text
+    keys = "# epochs = 20", '# optimizer = "adam"', '# schedule = "constant"'
+    assert all(f"\n{key} " in text for key in keys), text
+    taken = re.sub("(?m)^# (epochs|optimizer|schedule) =", r"\1 =", text)
+    (here / "taken.toml").write_text(taken)
+    assert inside("plan", "taken.toml", "--dry-run")[0] == 0
+    (here / "sweep.toml").unlink()
+    (here / "net.py").write_text(NET.replace("loss.backward()", ""))
+    said = " ".join(inside("init", "sklearn:wine", "net:Net")[1].split())
+    assert loop in said
+    assert "own loop" not in said
+    # a slow one is trained for fewer epochs before there are fewer runs than tell a spread
+    found = []
+    for seconds in (20.0, 60.0, 2000.0):
+        slow = replace(findings.Findings(), scores="logits", seconds=seconds, streams=("init",))
+        monkeypatch.setattr(findings, "probe", lambda *_, slow=slow: slow)
+        (here / "net.py").write_text(f"{NET}# {seconds}\n")
+        (here / "sweep.toml").unlink()
+        said = " ".join(inside("init", "sklearn:wine", "net:Net")[1].split())
+        table = tomllib.loads((here / "sweep.toml").read_text())
+        epochs = table["classifier"]["Net"].get("epochs", 20)
+        assert (f"Net for {epochs} epoch" in said) == (epochs < 20)
+        assert f"loop: {epochs} epoch" in said
+        few = f"runs = {table['runs']}, as a fit takes long: too few to tell how much models differ"
+        assert (few in said) == (table["runs"] < 5), said
+        found.append((table["runs"], epochs))
+    assert found[0][0] >= 5 <= found[0][1] < 20
+    assert found[-1] == (2, 1)

@@ -79,8 +79,34 @@ class FirstRun:
         return f"The first run takes about {minutes} min on {_CORES} cores, as a fit was timed."
 
 
-def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) -> FirstRun:
-    """Choose what the first run trains, and time each classifier to say how much of it can be."""
+def joined(parts: Sequence[FirstRun]) -> FirstRun:
+    """Return the first run of several models, each of which has its share of the time."""
+    if len(parts) == 1:
+        return parts[0]
+    timed = [each.seconds for each in parts if each.seconds]
+    rows = min((each.rows for each in parts if each.rows), default=0)
+    return FirstRun(
+        models=[name for each in parts for name in each.models],
+        absent=[name for each in parts for name in each.absent],
+        steady=[] if rows else [name for each in parts for name in each.steady],
+        repeats=min(each.repeats for each in parts),
+        runs=min(each.runs for each in parts),
+        epochs={name: n for each in parts for name, n in each.epochs.items()},
+        usual={name: n for each in parts for name, n in each.usual.items()},
+        rows=rows,
+        seconds=sum(timed) - _AROUND * max(0, len(timed) - 1),
+        problem="\n".join(each.problem for each in parts if each.problem),
+        fixed=[name for each in parts for name in each.fixed],
+    )
+
+
+def first_run(
+    info: DatasetInfo, model: str | None, table: Mapping[str, Any], of: int = 1
+) -> FirstRun:
+    """Choose what the first run trains, and time each classifier to say how much of it can be.
+
+    `of`: how many models share the time.
+    """
     is_own, usual = bool(table), min(info.n_test_sets or REPEATS, REPEATS)
     suitable = () if model else _ON_IMAGES if info.image else _TABULAR
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
@@ -114,6 +140,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         return FirstRun(models, absent, steady, usual)
     slower = {name: 1.0 if is_own else _slower(info, name) for name in models}
     around = min(max(_AROUND, _AROUND * max(slower.values())), _MOST_AROUND)
+    most = around + (_SECONDS - around) / of
 
     def planned(runs: int, rows: int = 0, repeats: int = usual) -> FirstRun:
         def seconds(name: str, epochs: int = 0) -> float:
@@ -127,9 +154,9 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
             return slower[name] * fits * share * once / _CORES
 
         others = sum(seconds(name) for name in models if name not in usually)
-        left = _SECONDS - around - others
+        left = most - around - others
         once = sum(seconds(name, 1) for name in usually)
-        epochs = {name: max(1, min(int(left / once), most)) for name, most in usually.items()}
+        epochs = {name: max(1, min(int(left / once), full)) for name, full in usually.items()}
         whole = around + others + sum(seconds(*each) for each in epochs.items())
         alike = [] if rows else steady  # each run draws its own rows
         return FirstRun(
@@ -141,7 +168,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
 
     def fits(found: FirstRun) -> bool:
         enough = min(found.epochs.values(), default=_FEWEST_EPOCHS) >= _FEWEST_EPOCHS
-        return enough and found.seconds <= _SECONDS
+        return enough and found.seconds <= most
 
     rows, smaller = info.n_train, [planned(RUNS), planned(_FEWER_RUNS)]
     while not fits(smaller[-1]) and rows > _FEWEST_ROWS:

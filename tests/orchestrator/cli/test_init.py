@@ -1827,3 +1827,40 @@ def test_how_a_module_is_trained_is_told_and_can_be_changed(
         found.append((table["runs"], epochs))
     assert found[0][0] >= 5 <= found[0][1] < 20
     assert found[-1] == (2, 1)
+
+
+def test_several_models_are_one_grid(here: Path) -> None:
+    pytest.importorskip("torch")
+    (here / "net.py").write_text(NET)
+    (here / "bayes.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\n\n\ndef build():\n    return GaussianNB()\n"
+    )
+    models = ("net:Net", "mymodel.py", "bayes.py", "lr-sgd", "mlp")
+    text, table = written("sklearn:wine", *models)
+    by_name = {name: {*each} for name, each in table["classifier"].items()}
+    assert {name: {*each} & {"module", "estimator"} for name, each in by_name.items()} == {
+        "Net": {"module"},
+        "mymodel": {"estimator"},
+        "bayes": {"estimator"},
+        "mlp": set(),
+    }
+    drawing, steady = table["grid"]
+    assert drawing["classifier"] == ["Net", "mymodel", "lr-sgd", "mlp"]
+    assert (steady["classifier"], steady["runs"]) == (["bayes"], 1)
+    assert "Net, " not in text.partition("may stand beside: ")[2].partition("\n")[0]
+    summary = plan_change(here / "sweep.toml", here / "out").summary()
+    assert summary["runs"] == table["repeats"] * (4 * table["runs"] + 1)
+    code, said = inside("init", "sklearn:wine", *models)
+    assert (code, f"init sklearn:wine {' '.join(models)} --out wine.toml" in said) == (2, True)
+
+
+def test_several_models_need_names_and_each_is_told(here: Path) -> None:
+    (here / "bayes.py").write_text("def build():\n    raise ValueError\n    return 1\n")
+    code, said = inside("init", "sklearn:wine", "lr-sgd", "mymodel.py", "mymodel:build")
+    assert (code, 'MODEL = "mymodel": two models of this name' in said) == (2, True), said
+    assert not (here / "sweep.toml").exists()
+    code, said = inside("init", "sklearn:wine", "mymodel.py", "bayes.py")
+    assert code == 0
+    assert "No fit could be timed; mend this before planning: estimator = 'bayes:build'" in said
+    assert "Once mended" in said
+    assert [*tomllib.loads((here / "sweep.toml").read_text())["classifier"]] == ["mymodel", "bayes"]

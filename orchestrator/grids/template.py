@@ -94,7 +94,9 @@ def sweep_file(
         before = f"data come first: {command('init', *(models or ['DATA']), data)}"
         remedy = "\n  ".join([before, *lines])
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
-    tables = [(model, model_table(model, data)) for model in models] or [(None, {})]
+    tables: list[tuple[str | None, dict[str, object]]]
+    tables = [(model, model_table(model, data)) for model in models]
+    tables = tables or [(None, {})]
     _require_different([own_name(table) if table else str(model) for model, table in tables])
     require_there(data)
     if file.exists():  # before anything that takes time

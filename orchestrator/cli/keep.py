@@ -377,7 +377,7 @@ def import_(
         typed,
         with_place,
     )
-    from manyseed.orchestrator.grids.modelfile import BESIDE
+    from manyseed.orchestrator.grids.scriptfile import BESIDE
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.mapping import options_of, read_map
     from manyseed.orchestrator.importing.predictions import left_out

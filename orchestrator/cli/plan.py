@@ -407,8 +407,8 @@ def init(
         "A file, a folder of images (a folder per class), a source, or your own function as "
         "module:name; without it, all examples are listed.",
     ),
-    model: str | None = argument(
-        "[MODEL]",
+    models: list[str] | None = argument(
+        "[MODEL…]",
         "Your own code: module:name, a Python file or a script; or a classifier. "
         "By default, several classifiers.",
     ),
@@ -433,14 +433,14 @@ def init(
 
         manyseed init measurements.csv train.py
 
-        manyseed init sklearn:digits mynet:build --out digits.toml
+        manyseed init sklearn:digits mynet:build cnn --out digits.toml
 
         manyseed init --example quickstart
 
         manyseed init --datasets
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.template import exists_already, sweep_file, to_train
+    from manyseed.orchestrator.grids.template import sweep_file, to_train
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)
@@ -460,9 +460,9 @@ def init(
     out = out or Path("sweep.toml")
     submits = lacks_profile()
     with console.status("reading the data, and timing a fit"):
-        text, told, sound = sweep_file(data, model, target, named_after, out, submits=submits)
-    if out.exists():
-        raise exists_already(out, text, data, model, target)
+        text, told, sound = sweep_file(
+            data, models or (), target, named_after, out, submits=submits
+        )
     with unavailable("write", out):
         place_new(out, text.encode())
     console.print(f"Wrote {out}.")

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Column names taken for the classes; without any of them, the last column is."""
 
+_USUAL = (*TARGETS, "condition", "status", "category", "result", "response", "disease", "survived")
+"""Names that columns of classes often have, but others as well."""
+
+_BY_NAME = "its name says so"
+
 TARGET = "target"
 
 _SAME = "the same but for blanks or case"
@@ -94,7 +99,7 @@ class FirstData:
     """A dataset: its source, its table's options with remarks, its facts, its source's key.
 
     Of a file, `columns` holds each column with what it looks like, also those that are left out.
-    `notes`: what to check besides.
+    `notes`: what to check besides. `others`: columns that may be the classes instead.
     """
 
     source: str
@@ -103,19 +108,40 @@ class FirstData:
     key: str = "source"
     columns: tuple[ColumnInfo, ...] = ()
     notes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """What to call it: after the file, the function's module, or the source."""
-        kind, colon, name = self.source.partition(":")
-        place = name if colon and self.key == "source" else kind
-        is_file = self.source.startswith("file:") and self.key == "source"
-        return plain((Path(place).absolute() if is_file else Path(place)).stem) or "data"
+        return _name(self.source, is_function=self.key != "source")
+
+
+def _name(source: str, *, is_function: bool) -> str:
+    kind, colon, name = source.partition(":")
+    place = name if colon and not is_function else kind
+    is_file = source.startswith("file:") and not is_function
+    return plain((Path(place).absolute() if is_file else Path(place)).stem) or "data"
+
+
+def name_of(data: str) -> str:
+    """Return what `FirstData.name` will be, without reading the data."""
+    is_function = is_entry(data) and data.partition(":")[0] not in SOURCES
+    return _name(f"file:{data}" if Path(data).exists() else data, is_function=is_function)
 
 
 def plain(name: str) -> str:
     """Return a name with letters, digits, '.', '_' and '-' alone."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
+
+
+def require_there(data: str) -> None:
+    """Refuse a file that does not exist."""
+    path = Path(data.removeprefix("file:"))
+    is_named = path.suffix in FORMATS or "/" in data
+    is_path = data.startswith("file:") or (is_named and ":" not in data)
+    if is_path and not path.exists():
+        near = meant(paths_near(path))
+        raise UserError("does not exist", key="DATA", value=data, remedy=near or None)
 
 
 def first_data(data: str, target: str | None) -> FirstData:
@@ -126,12 +152,8 @@ def first_data(data: str, target: str | None) -> FirstData:
     if (returned := _returned(data)) is not None:
         kept = Path(returned[KEPT])
         return replace(_of_file(data, kept, target, returned["given"]), source=data, key=OPTION)
+    require_there(data)
     path = Path(data.removeprefix("file:"))
-    is_named = path.suffix in FORMATS or "/" in data
-    is_path = data.startswith("file:") or (is_named and ":" not in data)
-    if is_path and not path.exists():
-        near = meant(paths_near(path))
-        raise UserError("does not exist", key="DATA", value=data, remedy=near or None)
     if path.is_dir() and path.suffix not in FORMATS:
         return _of_folder(data, path)
     if path.suffix.lower() in csvfile.SPREADSHEETS:
@@ -304,7 +326,9 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     remarked |= numbers
     why = "rows without a class are left out" if info.n_dropped else _SAME
     remarked |= {key: (value, why) for key, value in merged.items()}
-    return FirstData(source, remarked, info, columns=found, notes=notes)
+    is_guessed = remark in (_BY_NAME, LAST) and path.suffix in TABLES
+    others = _as_plausible(columns, found, target) if is_guessed else ()
+    return FirstData(source, remarked, info, columns=found, notes=notes, others=others)
 
 
 def _other_target(path: Path, columns: Sequence[str], target: str) -> str | None:
@@ -391,10 +415,34 @@ def _has_digit(text: str) -> bool:
 
 
 def _target_in(columns: Sequence[str]) -> tuple[str, str]:
-    """Return the column that is taken for the classes, and why."""
-    names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
+    """Return the column that is taken for the classes, and why.
+
+    A last column of a usual name wins over species, which are as often a feature.
+    """
+    names = {_lower(name): name for name in reversed(columns)}
     known = next((names[name] for name in TARGETS if name in names), None)
-    return known or columns[-1], "its name says so" if known else LAST
+    if known is not None and _lower(known) == "species" and _lower(columns[-1]) in _USUAL:
+        known = columns[-1]
+    return known or columns[-1], _BY_NAME if known else LAST
+
+
+def _lower(name: str) -> str:
+    return name.lower().removesuffix(".npy")
+
+
+def _as_plausible(
+    columns: Sequence[str], found: Sequence[ColumnInfo], target: str
+) -> tuple[str, ...]:
+    """Return the columns that may as well be the classes: by name, or as the last of few words."""
+    of_words = {each.name for each in found if 1 < each.n_labels <= _FEW and not is_unread(each)}
+    of_numbers = {each.name for each in found if each.looks == "few"}
+    others = [
+        name
+        for name in columns
+        if (_lower(name) in _USUAL and name in of_words | of_numbers)
+        or (name == columns[-1] and name in of_words)
+    ]
+    return tuple(name for name in others if name != target)
 
 
 def _named(

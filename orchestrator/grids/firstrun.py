@@ -55,12 +55,18 @@ class FirstRun:
     repeats: int
     runs: int = RUNS
     epochs: Mapping[str, int] = field(default_factory=dict)
+    usual: Mapping[str, int] = field(default_factory=dict)
     rows: int = 0
     seconds: float = 0.0
     problem: str = ""
     fixed: Sequence[str] = ()
     needs: Mapping[str, Any] = field(default_factory=dict)
     alike: str = ""
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are too few runs to tell how much models differ between seeds."""
+        return self.runs < _FEWER_RUNS and len(self.steady) < len(self.models)
 
     @property
     def told(self) -> str:
@@ -73,8 +79,34 @@ class FirstRun:
         return f"The first run takes about {minutes} min on {_CORES} cores, as a fit was timed."
 
 
-def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) -> FirstRun:
-    """Choose what the first run trains, and time each classifier to say how much of it can be."""
+def joined(parts: Sequence[FirstRun]) -> FirstRun:
+    """Return the first run of several models, each of which has its share of the time."""
+    if len(parts) == 1:
+        return parts[0]
+    timed = [each.seconds for each in parts if each.seconds]
+    rows = min((each.rows for each in parts if each.rows), default=0)
+    return FirstRun(
+        models=[name for each in parts for name in each.models],
+        absent=[name for each in parts for name in each.absent],
+        steady=[] if rows else [name for each in parts for name in each.steady],
+        repeats=min(each.repeats for each in parts),
+        runs=min(each.runs for each in parts),
+        epochs={name: n for each in parts for name, n in each.epochs.items()},
+        usual={name: n for each in parts for name, n in each.usual.items()},
+        rows=rows,
+        seconds=sum(timed) - _AROUND * max(0, len(timed) - 1),
+        problem="\n".join(each.problem for each in parts if each.problem),
+        fixed=[name for each in parts for name in each.fixed],
+    )
+
+
+def first_run(
+    info: DatasetInfo, model: str | None, table: Mapping[str, Any], of: int = 1
+) -> FirstRun:
+    """Choose what the first run trains, and time each classifier to say how much of it can be.
+
+    `of`: how many models share the time.
+    """
     is_own, usual = bool(table), min(info.n_test_sets or REPEATS, REPEATS)
     suitable = () if model else _ON_IMAGES if info.image else _TABULAR
     models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
@@ -103,29 +135,32 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
         ]
         return FirstRun(models, absent, (), usual, problem="\n".join([first, *remedy]))
     steady = [name for name, each in resolved.items() if not each.consumes]
-    networks = [] if is_own else [name for name in models if resolved[name].epochs]
+    usually = {name: each.epochs for name, each in resolved.items() if each.epochs}
     if any(map(classifiers.lacking, models)):
         return FirstRun(models, absent, steady, usual)
     slower = {name: 1.0 if is_own else _slower(info, name) for name in models}
     around = min(max(_AROUND, _AROUND * max(slower.values())), _MOST_AROUND)
+    most = around + (_SECONDS - around) / of
 
     def planned(runs: int, rows: int = 0, repeats: int = usual) -> FirstRun:
         def seconds(name: str, epochs: int = 0) -> float:
-            each = classifiers.resolve(name, {"epochs": epochs}, info) if epochs else resolved[name]
+            each, share = resolved[name], 1.0
+            if epochs and is_own:
+                share = epochs / usually[name]
+            elif epochs:
+                each = classifiers.resolve(name, {"epochs": epochs}, info)
             fits = repeats * (1 if name in steady and not rows else runs)
             once = classifiers.core_seconds(info, each, rows or info.n_train)
-            return slower[name] * fits * once / _CORES
+            return slower[name] * fits * share * once / _CORES
 
-        others = sum(seconds(name) for name in models if name not in networks)
-        left = _SECONDS - around - others
-        once = sum(seconds(name, 1) for name in networks)
-        epochs = {
-            name: max(1, min(int(left / once), resolved[name].epochs or 1)) for name in networks
-        }
+        others = sum(seconds(name) for name in models if name not in usually)
+        left = most - around - others
+        once = sum(seconds(name, 1) for name in usually)
+        epochs = {name: max(1, min(int(left / once), full)) for name, full in usually.items()}
         whole = around + others + sum(seconds(*each) for each in epochs.items())
         alike = [] if rows else steady  # each run draws its own rows
         return FirstRun(
-            *(models, absent, alike, repeats, runs, epochs, rows, whole),
+            *(models, absent, alike, repeats, runs, epochs, usually, rows, whole),
             fixed=fixed,
             needs=needs,
             alike=unmoved,
@@ -133,7 +168,7 @@ def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) ->
 
     def fits(found: FirstRun) -> bool:
         enough = min(found.epochs.values(), default=_FEWEST_EPOCHS) >= _FEWEST_EPOCHS
-        return enough and found.seconds <= _SECONDS
+        return enough and found.seconds <= most
 
     rows, smaller = info.n_train, [planned(RUNS), planned(_FEWER_RUNS)]
     while not fits(smaller[-1]) and rows > _FEWEST_ROWS:

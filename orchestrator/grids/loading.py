@@ -301,7 +301,7 @@ def _require_no_data(path: Path) -> None:
         return
     from manyseed.jobs.datasets.imagefolder import ENDINGS  # not needed to read a good file
     from manyseed.jobs.datasets.tablefile import FORMATS
-    from manyseed.orchestrator.grids.modelfile import PROGRAMS
+    from manyseed.orchestrator.grids.scriptfile import PROGRAMS
 
     images = () if path.is_file() or (path / "plan").exists() else path.glob("*/*")
     if path.suffix.lower() in FORMATS:

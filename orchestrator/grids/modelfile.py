@@ -24,19 +24,17 @@ from manyseed.jobs.own.calling import load
 from manyseed.jobs.own.estimator import SEEDS, SET_LATER
 from manyseed.jobs.own.network import TRAINED_BY
 from manyseed.jobs.own.table import command_name
-from manyseed.orchestrator.errors import (
-    UserError,
-    command,
-    meant,
-    nearest,
+from manyseed.orchestrator.errors import UserError, command, meant, nearest
+from manyseed.orchestrator.grids.scriptfile import (
+    ARGUMENTS,
+    PROGRAMS,
+    names_in,
+    script_options,
+    statements_of,
 )
 
-PROGRAMS = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
-_ARGUMENTS = {
-    *("argv", "parse_args", "parse_known_args", "argparse", "optparse", "getopt", "absl", "hydra"),
-    *("click", "typer", "fire", "docopt", "tyro", "jsonargparse", "simple_parsing"),
-}
-"""Names that a script uses to read its arguments."""
+_LOOPS = {"backward", "training_step", "configure_optimizers"}
+"""Names that training loops of PyTorch use."""
 _PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -70,7 +68,7 @@ def model_table(model: str, data: str = "DATA") -> dict[str, object]:
         return {form: f"{_module(path, model, data=data)}:{name}"}
     start = PROGRAMS.get(path.suffix, "./" if "/" not in model else "")
     files = "--train {train} --test {test} --out {out}"
-    own = _script_options(path) if path.suffix == ".py" else {}
+    own = script_options(path) if path.suffix == ".py" else {}
     seed = next((f"--{name}" for name in own if name.replace("-", "_") in SEEDS), "--seed")
     return {"command": f"{start}{model} {seed} {{seed}} {files}"}
 
@@ -89,11 +87,10 @@ def entry_point(text: str, key: str, data: str = "DATA") -> str:
 
 def _named(entry: str) -> Form:
     """Return the form of an entry point; an estimator if the source does not say otherwise."""
-    module, _, name = entry.partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
+    file, name = _file_of(entry), entry.partition(":")[2]
     if not file.is_file():
         return "estimator"
-    statements = _statements(file, entry)
+    statements = statements_of(file, entry)
     named = {
         each.name: each for each in statements if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
     }
@@ -111,9 +108,9 @@ def _defined(file: Path, model: str, data: str) -> tuple[Form, str] | None:
     A file that does something and reads its arguments is a script, and so is one that does
     something and defines no model.
     """
-    statements = _statements(file, model)
+    statements = statements_of(file, model)
     is_script = any(map(_acts, statements))
-    if is_script and not _ARGUMENTS.isdisjoint(_names(statements)):
+    if is_script and not ARGUMENTS.isdisjoint(names_in(statements)):
         return None
     public = [
         each
@@ -189,7 +186,7 @@ def space(table: Mapping[str, object]) -> dict[str, object]:
         return {"lr": _scaled(float(lr), 100)}
     if form == "command":
         script = _script(str(entry))
-        own = {} if script is None else _script_options(script)
+        own = {} if script is None else script_options(script)
         first = sorted(own.items(), key=lambda each: not isinstance(each[1], float))
         return _range((name.replace("-", "_"), value) for name, value in first)
     function = _called_at(str(entry))
@@ -249,11 +246,10 @@ def varied(arguments: Mapping[str, object]) -> dict[str, list[object]]:
 
 def _called_at(entry: str) -> ast.stmt | None:
     """Return the function or constructor that an entry point calls, if a file here defines it."""
-    module, _, name = entry.partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
+    file, name = _file_of(entry), entry.partition(":")[2]
     if not file.is_file():
         return None
-    nodes = [each for each in _statements(file, entry) if getattr(each, "name", "") == name]
+    nodes = [each for each in statements_of(file, entry) if getattr(each, "name", "") == name]
     if nodes and isinstance(nodes[0], ast.ClassDef):
         nodes = [each for each in nodes[0].body if getattr(each, "name", "") == "__init__"]
     return nodes[0] if nodes else None
@@ -284,70 +280,11 @@ def _short(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _script_options(script: Path) -> dict[str, int | float | None]:
-    """Return the long options that a script declares, without dashes, with defaults if numbers."""
-    found: dict[str, int | float | None] = {}
-    for node in ast.walk(ast.Module(_statements(script, str(script)), [])):
-        if not isinstance(node, ast.Call):
-            continue
-        words = [each.value for each in node.args if isinstance(each, ast.Constant)]
-        names = [str(word)[2:] for word in words if str(word).startswith("--")]
-        given = {each.arg: each.value for each in node.keywords}.get("default")
-        value = given.value if isinstance(given, ast.Constant) else None
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
-        found |= dict.fromkeys(names, number)
-    return found
-
-
 def with_hparam(line: str, name: str) -> str:
     """Return a command that passes an hparam to its script's option of that name."""
-    own = _script_options(script) if (script := _script(line)) is not None else {}
+    own = script_options(script) if (script := _script(line)) is not None else {}
     option = next((each for each in own if each.replace("-", "_") == name), name)
     return line.replace(" --train", f" --{option} {{hparams.{name}}} --train")
-
-
-BESIDE = "import#other-classifiers"
-"""Where the docs say how other classifiers stand beside imported ones."""
-
-
-def seed_loop(script: Path, data: str = "DATA") -> list[str]:
-    """Return how a script that reads its own data is run for each seed, and its output imported.
-
-    `data`: the file that it is given, if it has an option for one.
-    """
-    own = _script_options(script) if script.suffix == ".py" else {}
-    words = {name: name.replace("-", "_").lower() for name in own}
-    seed = next((name for name, word in words.items() if word in _OF_SEEDS), "seed")
-    out = next((name for name, word in words.items() if word in _OF_OUTPUT), "out")
-    given = [f"--{name} {data}" for name, word in words.items() if word in _OF_DATA]
-    start = PROGRAMS.get(script.suffix, "./") + str(script)
-    line = " ".join([start, *given, f"--{seed} $s --{out} preds/seed-$s{_suffix(script, out)}"])
-    named = ("--classifier", own_name({"command": shlex.join([script.name])}))
-    return [
-        f"mkdir preds; for s in $(seq 20); do {line}; done",
-        command("import", "preds", "--out", f"{script.stem}-sweep", *named),
-        f"{command('docs')} {BESIDE}  # to compare it with another",
-    ]
-
-
-_WRITTEN = {"to_csv": ".csv", "to_parquet": ".parquet", "savez_compressed": ".npz", "savez": ".npz"}
-
-
-def _suffix(script: Path, out: str) -> str:
-    """Return the suffix of what a script writes: by its option's default, or what it calls."""
-    calls = [
-        node
-        for node in ast.walk(ast.Module(_statements(script, str(script)), []))
-        if isinstance(node, ast.Call)
-    ] * (script.suffix == ".py")
-    for call in calls:
-        words = [each.value for each in call.args if isinstance(each, ast.Constant)]
-        given = {each.arg: each.value for each in call.keywords}.get("default")
-        value = str(given.value) if isinstance(given, ast.Constant) else ""
-        if f"--{out}" in words and Path(value).suffix:
-            return Path(value).suffix
-    names = {getattr(call.func, "attr", "") for call in calls}
-    return next((suffix for name, suffix in _WRITTEN.items() if name in names), ".npz")
 
 
 def _script(line: str) -> Path | None:
@@ -375,10 +312,6 @@ _SHARE = 0.05  # from here to 1, a number may be a share or a probability
 _SCALES = r"lr|learning|eta|decay|alpha|lambda|reg|penalty|tol|eps|scale"
 """In names of what is tried in powers, whatever its value."""
 _LEARNING_RATE = {"low": 1e-4, "high": 1.0, "default": 0.01, "log": True}
-_OF_SEEDS = (*SEEDS, "manual_seed", "rng_seed")
-_OF_OUTPUT = ("out", "output", "out_file", "output_file", "save", "preds", "predictions", "outfile")
-_OF_DATA = ("data", "data_file", "data_path", "dataset", "csv", "input", "input_file", "file")
-"""What scripts call their options for the seed, the output and the data, in lower case."""
 _ANY_MODEL = (
     *("build", "build_model", "make", "make_model", "create", "create_model", "get", "get_model"),
     *("model", "clf", "estimator", "classifier", "pipe", "pipeline", "fit", "train", "main", "run"),
@@ -393,19 +326,67 @@ _NO_HPARAMS = (
 )
 
 
+def model_beside(script: Path) -> str:
+    """Return a model that a script defines and that needs no change, as module:name; or "".
+
+    What runs when the file is imported is no such model.
+    """
+    statements = statements_of(script, str(script))
+    if any(_acts(each) and not _is_guarded(each) for each in statements):
+        return ""
+    public = [
+        each
+        for each in statements
+        if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
+        and not each.name.startswith("_")
+        and (_form(each) or (isinstance(each, ast.ClassDef) and _maybe(each)))
+        and _needs_nothing(each)
+    ]
+    if not public:
+        return ""
+    with suppress(UserError):
+        name = _likeliest(public)
+        return f"{_module(script, str(script))}:{name}"
+    return ""
+
+
+def loop_beside(table: Mapping[str, object]) -> str:
+    """Return the file of a model that also holds a training loop, which is not used; or ""."""
+    file = _file_of(str(table.get("module", "")))
+    if not file.is_file():
+        return ""
+    return str(file) if not _LOOPS.isdisjoint(names_in(statements_of(file, str(file)))) else ""
+
+
+def _file_of(entry: str) -> Path:
+    return Path(f"{entry.partition(':')[0].replace('.', '/')}.py")
+
+
+def _is_guarded(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+
+
+def _needs_nothing(node: ast.stmt) -> bool:
+    """Return whether a function or class has defaults for all that it is not offered."""
+    function: ast.stmt | None = node
+    if isinstance(node, ast.ClassDef):
+        methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+        function = methods.get("__init__")
+    if not isinstance(function, ast.FunctionDef):
+        return True
+    given, listed = function.args, [*function.args.posonlyargs, *function.args.args]
+    needed = [each.arg for each in listed[: len(listed) - len(given.defaults)]]
+    pairs = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    needed += [each.arg for each, default in pairs if default is None]
+    offered = network.offered("pixels", ()), network.offered("dense", ()), training.OFFERED
+    return {*needed} <= {"self", *(name for names in offered for name in names)}
+
+
 def _likeliest(found: Sequence[_Definition]) -> str:
     """Return the name of the function, or else class, that the others do not use."""
     candidates = [each for each in found if isinstance(each, _FUNCTIONS)] or found
-    used = {name for each in found for name in _names(each.body) if name != each.name}
+    used = {name for each in found for name in names_in(each.body) if name != each.name}
     return next((each.name for each in candidates if each.name not in used), candidates[0].name)
-
-
-def _statements(file: Path, model: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(file.read_bytes()).body
-    except (OSError, SyntaxError, ValueError) as error:
-        message = f"{file} is not valid Python: {error}"
-        raise UserError(message, key="MODEL", value=model) from None
 
 
 def _acts(statement: ast.stmt) -> bool:
@@ -414,21 +395,8 @@ def _acts(statement: ast.stmt) -> bool:
         return not isinstance(statement.value, ast.Constant)  # a docstring
     if isinstance(statement, ast.If | ast.Try):
         inner = [*statement.body, *statement.orelse]
-        return "__name__" in _names([statement]) or any(map(_acts, inner))
+        return "__name__" in names_in([statement]) or any(map(_acts, inner))
     return not isinstance(statement, (*_PASSIVE, *_FUNCTIONS, ast.ClassDef))
-
-
-def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0]
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (each.name.partition(".")[0] for each in node.names)
 
 
 def _form(node: ast.stmt) -> Form | None:

@@ -5,7 +5,6 @@ A function that returns data is called, and a model of one's own is probed, as p
 
 from __future__ import annotations
 
-import re
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +21,11 @@ from manyseed.jobs.datasets.columns import CLASSES
 from manyseed.jobs.datasets.csvfile import MARKS
 from manyseed.jobs.datasets.parts import GROUP, ROW_ID
 from manyseed.jobs.own.estimator import SET_LATER
-from manyseed.jobs.own.table import SCORES, TABLE, form_of
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import (
     UserError,
     command,
+    shell_word,
     toml_key,
     toml_value,
 )
@@ -39,40 +38,23 @@ from manyseed.orchestrator.grids.firstdata import (
     FirstData,
     first_data,
     is_unread,
+    name_of,
     plain,
+    require_there,
 )
-from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
+from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run, joined
 from manyseed.orchestrator.grids.modelfile import (
-    PROGRAMS,
     arguments,
     entry_point,
+    model_beside,
     model_table,
-    seed_loop,
-    space,
+    own_name,
     varied,
-    with_hparam,
 )
+from manyseed.orchestrator.grids.owntable import by_loop, line, needed, table_lines
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
-
-_WIDTH = 27
-
-
-_NEEDED = {
-    "scores": "as the code returns",
-    "dense": "imputes missing values, which the code does not take; standardises, one-hot encodes",
-    "frame": "a data frame, with these names of columns",
-}
-"""What keys of one's own code, or values of `encode`, are for, where a probe asked for them."""
-
-
-def _needed(key: str, value: Any) -> str:
-    return _NEEDED[str(value) if key == "encode" else key]
-
-
-READS_ITS_OWN = (
-    "A script that reads its own data needs no change: run it for each seed, and import:"
-)
+from manyseed.orchestrator.grids.scriptfile import PROGRAMS, seed_loop
 
 
 def to_train(file: Path, *, submits: bool) -> Iterator[tuple[str, tuple[object, ...], str]]:
@@ -90,7 +72,7 @@ def to_train(file: Path, *, submits: bool) -> Iterator[tuple[str, tuple[object, 
 
 def sweep_file(
     data: str,
-    model: str | None = None,
+    models: Sequence[str] = (),
     target: str | None = None,
     name: str | None = None,
     file: Path = Path("sweep.toml"),
@@ -102,57 +84,89 @@ def sweep_file(
     It cannot while code of one's own fails.
 
     `data`: a file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
-    `model`: a classifier, ``"module:name"`` in the working folder or installed, a script, or a
-    Python file that defines a model. `target`: the column of classes, if it is not the one that
+    `models`: each a classifier, ``"module:name"`` in the working folder or installed, a script, or
+    a Python file that defines a model. `target`: the column of classes, if it is not the one that
     looks like it. `name`: what to name the sweep after, by default the data. `file`: what the
     file will be called. `submits`: as in `to_train`.
     """
     if Path(data).suffix in PROGRAMS and Path(data).is_file():
-        lines = [READS_ITS_OWN, *seed_loop(Path(data), model or "DATA")]
-        before = f"data come first: {command('init', model or 'DATA', data)}"
-        remedy = "\n    ".join([before, *lines])
+        lines = seed_loop(Path(data), _of_script(Path(data)), *models[:1])
+        before = f"data come first: {command('init', *(models or ['DATA']), data)}"
+        remedy = "\n  ".join([before, *lines])
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
-    table = {} if model is None else model_table(model, data)
+    tables: list[tuple[str | None, dict[str, object]]]
+    tables = [(model, model_table(model, data)) for model in models]
+    tables = tables or [(None, {})]
+    _require_different([own_name(table) if table else str(model) for model, table in tables])
+    require_there(data)
+    if file.exists():  # before anything that takes time
+        raise _exists_already(file, name or name_of(data), data, models, target)
     described = first_data(entry_point(data, "DATA"), target)
-    first = first_run(described.info, model, table)
-    questions = (
-        *_questions(described),
-        *_noted(described),
-        *_fewer_epochs(first),
-        *_seeds(first, model),
-        *(
-            f"{toml_key(key)} = {toml_value(value)}: {_NEEDED[value if key == 'encode' else key]}"
-            for key, value in first.needs.items()
-        ),
-    )
+    each = [first_run(described.info, model, table, len(tables)) for model, table in tables]
+    first = joined(each)
+    parts = [(part, table) for part, (_, table) in zip(each, tables, strict=True)]
+    questions = [*_questions(described), *_noted(described), *_fewer(first)]
+    for part, (model, _) in zip(each, tables, strict=True):
+        questions += _seeds(part, model)
+        questions += [
+            f"{toml_key(key)} = {toml_value(value)}: {needed(key, value)}"
+            for key, value in part.needs.items()
+        ]
     told = [f"Read: {_rows(described.info)}", _classes(described.info)]
     asked = [f"  {question}" for question in questions]
     told += ["Please check:", *asked] if asked else []
-    told += [first.told] if first.told else []
-    if first.problem and "command" in table:
-        told.append(
-            f"A command gets rows from {{train}} and {{test}} and writes scores to {{out}}: "
-            f"{command('docs', 'own')}#a-command"
-        )
-        script = Path(model or "")
-        if script.suffix == ".py" and script.is_file():
-            told += [READS_ITS_OWN, *(f"  {line}" for line in seed_loop(script, data))]
+    told += [said for said in (*(by_loop(*part) for part in parts), first.told) if said]
+    for part, (model, table) in zip(each, tables, strict=True):
+        if part.problem and "command" in table:
+            told += _of_command(Path(str(model)), file, data, target)
     called = _free(plain(name or described.name) or "sweep")
-    yielded = _lines(described, first, table, called, file, submits=submits)
+    yielded = _lines(described, first, parts, called, file, submits=submits)
     lines = [_printable(line) if line.startswith("#") else line for line in yielded]
     return "".join(f"{line}\n" for line in lines), told, not first.problem
 
 
-def exists_already(
-    out: Path, text: str, data: str, model: str | None, target: str | None
+def _require_different(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            remedy = "name one class, function or file otherwise"
+            raise UserError("two models of this name", key="MODEL", value=name, remedy=remedy)
+
+
+def _of_command(script: Path, file: Path, data: str, target: str | None) -> Iterator[str]:
+    """Yield what to do with a script that fails as a command: what it writes, or its own model."""
+    yield (
+        f"A command gets rows from {{train}} and {{test}} and writes scores to {{out}}: "
+        f"{command('docs', 'own')}#a-command"
+    )
+    if script.suffix != ".py" or not script.is_file():
+        return
+    if entry := model_beside(script):
+        given = [data, entry, *([] if target is None else ["--target", target])]
+        called = entry.partition(":")[2]
+        again = command("init", *given, "--out", _unused(file, called))
+        yield f"The {called} that it defines can be trained as it is: {again}"
+    yield from seed_loop(script, _of_script(script), data)
+
+
+def _of_script(script: Path) -> str:
+    return own_name({"command": shlex.join([script.name])})
+
+
+def _exists_already(
+    out: Path, name: str, data: str, models: Sequence[str], target: str | None
 ) -> UserError:
-    """Return the error for a file that is there; the command writes `text` to one that is not."""
-    name = re.sub(r"-sweep(-\d+)?$", "", tomllib.loads(text)["name"])
-    files = (out.with_name(f"{name}{n}.toml") for n in ("", *(f"-{n}" for n in range(2, 1000))))
-    free = next(each for each in files if not each.exists())
-    given = [*([] if model is None else [model]), *([] if target is None else ["--target", target])]
+    """Return the error for a file that is there; its command names one after the data."""
+    free = _unused(out, plain(name) or "sweep")
+    given = [*models, *([] if target is None else ["--target", target])]
     remedy = f"name another file: {command('init', data, *given, '--out', free)}"
     return UserError(f"exists already{_held(out)}", file=out, remedy=remedy)
+
+
+def _unused(beside: Path, name: str) -> Path:
+    """Return a sweep file of a name, or of it with a number, that is not there."""
+    names = (name, *(f"{name}-{n}" for n in range(2, 1000)))
+    files = (beside.with_name(f"{each}.toml") for each in names)
+    return next(each for each in files if each != beside and not each.exists())
 
 
 def _held(file: Path) -> str:
@@ -183,8 +197,13 @@ def _questions(data: FirstData) -> list[str]:
     """Return what to ask about columns, in the words of the file's comments."""
     asked = []
     target, remark = data.options.get(TARGET, ("", ""))
+    others = " or ".join(data.others[:SHOWN])
+    first = f"--target {shell_word(data.others[0])}" if others else ""
     if remark == LAST:
-        asked.append(f"{target}: taken for the classes, as it is the last column; else --target")
+        instead = f"or {others}? {first}" if others else "else --target"
+        asked.append(f"{target}: taken for the classes, as it is the last column; {instead}")
+    elif others:
+        asked.append(f"target: {target}; or {others}? {first}")
     if data.info.n_dropped and target:
         asked.append(f"{target}: missing in {counted(data.info.n_dropped, 'row')}: left out")
     same, remark = data.options.get(CLASSES, ({}, ""))
@@ -253,15 +272,20 @@ def _as_written(data: FirstData) -> tuple[ColumnInfo, ...]:
     )
 
 
-def _fewer_epochs(first: FirstRun) -> Iterator[str]:
+def _fewer(first: FirstRun) -> Iterator[str]:
     """Yield what the file trains less than usual."""
     fewer = [
-        f"{network} for {epochs:,} epochs, not the usual {usual:,}"
+        f"{network} for {counted(epochs, 'epoch')}, not the usual {usual:,}"
         for network, epochs in first.epochs.items()
-        if epochs < (usual := classifiers.CLASSIFIERS[network].epochs or 0)
+        if epochs < (usual := first.usual[network])
     ]
     if fewer:
         yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
+    if first.is_few:
+        yield (
+            f"runs = {first.runs}, as a fit takes long: too few to tell how much models differ "
+            f"between seeds; {RUNS} are usual"
+        )
 
 
 def _seeds_fixed(first: FirstRun) -> list[str]:
@@ -311,7 +335,7 @@ def _columns_told(data: FirstData) -> Iterator[str]:
 def _lines(
     data: FirstData,
     first: FirstRun,
-    table: Mapping[str, Any],
+    parts: Sequence[tuple[FirstRun, Mapping[str, Any]]],
     name: str,
     file: Path,
     *,
@@ -321,24 +345,25 @@ def _lines(
     yield f"# {command('plan', file, '--dry-run')}   shows what it asks for and what that costs"
     for _, words, does in to_train(file, submits=submits):
         yield f"# {command(*words)}   {does}"
-    yield _line("name", name)
-    yield _line("seed", 1, "of all random streams: another seed makes another sweep")
+    yield line("name", name)
+    yield line("seed", 1, "of all random streams: another seed makes another sweep")
     remark = "test sets: there is only one" if info.n_test_sets == 1 else "test sets"
     few = min(info.n_test_sets or REPEATS, REPEATS) > first.repeats
-    yield _line("repeats", first.repeats, remark + f"; {REPEATS} are usual" * few)
+    yield line("repeats", first.repeats, remark + f"; {REPEATS} are usual" * few)
     remark = "fits that share a test set, each with its own seed"
-    yield _line("runs", first.runs, remark + f"; {RUNS} are usual" * (first.runs < RUNS))
-    params = arguments(table) if table else {}
-    grid = varied(params)
+    yield line("runs", first.runs, remark + f"; {RUNS} are usual" * (first.runs < RUNS))
+    grid = varied(arguments(parts[0][1])) if len(parts) == 1 and parts[0][1] else {}
     named = f"[classifier.{toml_key(first.models[0])}]"
-    of_grid = _line("hparams", ["grid"], f"each value of grid in {named}")
+    of_grid = line("hparams", ["grid"], f"each value of grid in {named}")
     by_grid = [f"# {of_grid}"] if grid else []
     others = _others(info, first.models)
     drawing = [each for each in first.models if each not in first.steady]
     if drawing:
-        yield from _grid(data, drawing, first.rows, others=others, has_own=bool(table))
+        yield from _grid(
+            data, drawing, first.rows, others=others, has_own=any(table for _, table in parts)
+        )
         what = 'of the runs; or one alone: "init", "batch", or "train" for a bootstrap'
-        yield _line("vary", ["init+batch"], what)
+        yield line("vary", ["init+batch"], what)
         yield from _perturbations(info, first.rows)
         yield from by_grid
     if first.absent:
@@ -351,7 +376,7 @@ def _lines(
         yield from _grid(data, first.steady, first.rows, remark)
         why = f"while {names} is fixed, all would be the same model" if names else ""
         same = "the same model for any seed; more with perturb_labels or train_fraction"
-        yield _line("runs", 1, why or same)
+        yield line("runs", 1, why or same)
         yield from _perturbations(info, first.rows)
         yield from by_grid
         if others and not drawing:
@@ -363,52 +388,33 @@ def _lines(
     yield from _columns_told(data)
     yield from (f"# {note}" for note in data_notes(replace(info, columns=_as_written(data))))
     yield f"[dataset.{toml_key(data.name)}]"
-    yield _line(data.key, data.source)
+    yield line(data.key, data.source)
     for key, (value, remark) in data.options.items():
-        yield _line(key, value, remark)
+        yield line(key, value, remark)
     if info.n_test_sets is None and not info.group_sizes:
         ignored = _set_aside(data)
         for column in data.columns:
             if column.tells == "group" and column.name:
                 instead = ", then not in ignore" if column.name in ignored else ""
-                yield f"# {_line(GROUP, column.name, f'keeps its rows together{instead}')}"
+                yield f"# {line(GROUP, column.name, f'keeps its rows together{instead}')}"
             elif _shared(data, column) or (
                 column.rows[0] and column.looks != "id" and not column.tells and column.name
             ):
                 instead = ", then not in ignore" if column.name in ignored else ""
                 together = f"if rows of one {column.name} belong together{instead}"
-                yield f"# {_line(GROUP, column.name, together)}"
+                yield f"# {line(GROUP, column.name, together)}"
     if info.n_test_sets != 1:
-        yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
-    for network, epochs in first.epochs.items():
+        yield line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
+    built_in = [part for part, table in parts if not table]
+    for network, epochs in (each for part in built_in for each in part.epochs.items()):
         yield f"\n[classifier.{network}]"
-        most = classifiers.CLASSIFIERS[network].epochs
+        most = first.usual[network]
         fewer = f"fewer than the usual {most}, so that it takes about two minutes"
-        yield _line("epochs", epochs, "as usual: there is time" if epochs == most else fewer)
-    if table:
-        yield f"\n{named}"
-        yield from (_line(key, value) for key, value in table.items())
-        yield from (_line(key, value, _needed(key, value)) for key, value in first.needs.items())
-        if "scores" not in first.needs and (form := form_of(table)) in ("train", "command"):
-            usual, *others = SCORES[form]
-            last = toml_value(others.pop())
-            remark = f"by default; {', '.join(map(toml_value, others))} or {last} say otherwise"
-            yield f"# scores  = {toml_value(usual)}          # {remark}"
-        offered = {"timeout": 600, "encode": "dense"} if "command" in table else {}
-        offered |= {} if params or "command" in table else {"params": {}}
-        offered = {key: value for key, value in offered.items() if key not in first.needs}
-        yield from (f"# {_line(key, value, TABLE[key].about)}" for key, value in offered.items())
-        if params:
-            yield f"# {_line('params', params, 'its arguments, with their defaults')}"
-        if grid:
-            remark = 'with params: values tried one by one, where a grid has hparams = ["grid"]'
-            yield f"# {_line('grid', grid, remark)}"
-        if ranges := space(table):
-            instead = "" if params.keys().isdisjoint(ranges) else "  # then not in params"
-            yield f"# space   = {toml_value(ranges)}{instead}"
-            if "command" in table:  # which must name each hparam
-                line = with_hparam(str(table["command"]), next(iter(ranges)))
-                yield f"# then: command = {toml_value(line)}"
+        yield line("epochs", epochs, "as usual: there is time" if epochs == most else fewer)
+    for part, table in parts:
+        if table:
+            yield ""
+            yield from table_lines(part, table)
 
 
 def _others(info: DatasetInfo, models: Sequence[str]) -> list[str]:
@@ -431,25 +437,25 @@ def _grid(
     has_own: bool = True,
 ) -> Iterator[str]:
     yield f"\n[[grid]]                   # {remark}"
-    yield _line("dataset", [data.name])
+    yield line("dataset", [data.name])
     beside = f"may stand beside: {', '.join(map(toml_value, others))}" if others else ""
     beside += "" if has_own else f"; your own: {command('docs', 'own')}"
-    yield _line("classifier", [*models], beside.removeprefix("; "))
+    yield line("classifier", [*models], beside.removeprefix("; "))
     if rows:
-        yield _line("train_fraction", [rows], "training rows, so that it is ready soon; 1.0: all")
+        yield line("train_fraction", [rows], "training rows, so that it is ready soon; 1.0: all")
 
 
 def _perturbations(info: DatasetInfo, rows: int) -> Iterator[str]:
     """Yield comments that show what else a grid may vary."""
     if info.n_continuous and not info.image:
         what = f"on {counted(info.n_continuous, 'continuous feature')}"
-        yield f"# {_line('perturb_continuous', ['none', 'relative:0.1'], what)}"
+        yield f"# {line('perturb_continuous', ['none', 'relative:0.1'], what)}"
     if info.n_categorical:
         what = f"on {counted(info.n_categorical, 'categorical feature')}"
-        yield f"# {_line('perturb_categorical', ['none', 'value:0.1'], what)}"
-    yield f"# {_line('perturb_labels', ['none', 'flip:0.1'], 'of training rows: 10 % are wrong')}"
+        yield f"# {line('perturb_categorical', ['none', 'value:0.1'], what)}"
+    yield f"# {line('perturb_labels', ['none', 'flip:0.1'], 'of training rows: 10 % are wrong')}"
     if not rows:
-        yield f"# {_line('train_fraction', [0.5, 1.0], 'shares of the training rows')}"
+        yield f"# {line('train_fraction', [0.5, 1.0], 'shares of the training rows')}"
 
 
 def _rows(info: DatasetInfo) -> str:
@@ -473,8 +479,3 @@ def _classes(info: DatasetInfo) -> str:
         for label, count in zip(info.class_names, counts, strict=True)
     ]
     return f"{len(classes)} classes: {some(classes, SHOWN)}"
-
-
-def _line(key: str, value: Any, remark: str = "") -> str:
-    text = f"{key} = {toml_value(value)}"
-    return f"{text:<{_WIDTH - 1}} # {remark}" if remark else text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from importlib.util import find_spec
@@ -58,10 +60,13 @@ def written(*words: str) -> tuple[str, dict[str, Any]]:
 
 
 def own(table: dict[str, Any]) -> dict[str, Any]:
-    """Return the table of the only classifier, which is one's own code."""
+    """Return the table of the only classifier, which is one's own code, without its epochs.
+
+    A module has fewer of them where the machine is busy.
+    """
     ((name, found),) = table["classifier"].items()
     assert [name] in [grid["classifier"] for grid in table["grid"]]
-    return dict(found)
+    return {key: value for key, value in found.items() if key != "epochs"}
 
 
 def test_a_table_is_looked_at(here: Path) -> None:
@@ -1035,7 +1040,8 @@ def test_epochs_are_those_that_there_is_time_for(
         code, said = inside("init", "measured.csv", "mlp")
         assert code == 0
         table = tomllib.loads(Path("sweep.toml").read_text())
-        fewer = f"mlp for {table['classifier']['mlp']['epochs']} epochs, not the usual 20, so that"
+        n = table["classifier"]["mlp"]["epochs"]
+        fewer = f"mlp for {n} epoch{'s' * (n > 1)}, not the usual 20, so that"
         assert (fewer in said) == (slower > 1), said
         Path("sweep.toml").unlink()
         found[slower] = table
@@ -1587,8 +1593,11 @@ def test_a_script_that_reads_its_own_data_is_told_the_loop_and_the_import(here: 
     assert "manyseed import preds --out train-sweep --classifier my_train\n" in said
     # the suffix is that of the files which the script writes
     text = (here / "train.py").read_text()
-    for line in ("def f(t, o): t.to_csv(o)\n", "p.add_argument('--output', default='p.csv')\n"):
-        (here / "train.py").write_text(text.replace("p.parse", f"{line}p.parse"))
+    for before, after in (
+        ("p.parse", "def f(t, o): t.to_csv(o)\np.parse"),
+        ("'--output'", "'--output', default='p.csv'"),
+    ):
+        (here / "train.py").write_text(text.replace(before, after))
         assert loop.replace(".npz", ".csv") in inside("init", "train.py")[1]
 
 
@@ -1618,3 +1627,272 @@ def test_names_that_rows_of_several_classes_share_are_told(here: Path) -> None:
     taken = re.sub(r"(?m)^ignore = .*\n", "", text).replace("# group = ", "group = ")
     (here / "grouped.toml").write_text(taken)
     assert inside("plan", "grouped.toml", "--dry-run")[0] == 0
+
+
+NET = """import argparse
+import numpy as np, torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, cin, cout):
+        super().__init__()
+        self.layer = nn.Linear(cin, cout)
+
+
+class Net(nn.Module):
+    def __init__(self, in_features=13, num_classes=3, width=8, lr=1.0):
+        super().__init__()
+        self.layer = nn.Linear(in_features, num_classes)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--data", default="d.csv")
+    ap.add_argument("--epochs", type=int, default=8)
+    ap.add_argument("--seed", type=int, default=0)
+    ap.add_argument("--save", action="store_true")
+    opts = ap.parse_args()
+    optimizer = torch.optim.AdamW(Net().parameters())
+    loss = Net()(torch.zeros(2, 13)).sum()
+    loss.backward()
+    optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_script_that_cannot_say_where_to_write_is_told_what_to_add(here: Path) -> None:
+    """The lines that it names, and the loop, work when they are taken as they are."""
+    pytest.importorskip("torch")
+    (here / "net.py").write_text(NET)
+    code, said = inside("init", "sklearn:wine", "net.py")
+    assert code == 0
+    assert "needs no change" not in said
+    assert "no argument of net.py says where to write. Add:" in " ".join(said.split())
+    adds = '  ap.add_argument("--out")\n', "  np.savez(opts.out, scores=scores, y_true=y_true)\n"
+    assert all(line in said for line in adds), said
+    assert "  python" not in said
+    loop = "for s in $(seq 20); do python net.py --data sklearn:wine --seed $s --out preds/seed-$s"
+    assert f"mkdir preds; {loop}.npz; done\n" in said
+    assert adds[0] in inside("init", "net.py")[1]
+    made = "scores = np.eye(3)[[0, 1, 2, 0]]; y_true = [0, 1, 2, 1]"
+    text = NET.replace("    opts =", f"  {adds[0]}    opts =")
+    text = text.replace("    optimizer =", f"    {made}\n  {adds[1]}    optimizer =")
+    (here / "net.py").write_text(text)
+    code, said = inside("init", "net.py")
+    assert "needs no change" in said
+    loop = re.search(r"mkdir .*done", said)
+    assert loop is not None
+    small = loop[0].replace("seq 20", "seq 2").replace("python", sys.executable)
+    subprocess.run(small, shell=True, check=True)
+    imported = re.search("manyseed (import .*)", said)
+    assert imported is not None
+    code, said = inside(*shlex.split(imported[1]))
+    assert code == 0, said
+
+
+@pytest.mark.parametrize(
+    ("script", "adds", "line"),
+    [
+        (
+            "from argparse import ArgumentParser\np = ArgumentParser()\np.add_argument('data')\n"
+            "p.add_argument('out')\nargs = p.parse_args()\n",
+            ['p.add_argument("--seed", type=int)'],
+            "python own.py D.csv preds/seed-$s.npz --seed $s;",
+        ),
+        (
+            "import numpy as np\nprint(np.zeros(3))\n",
+            [
+                "import argparse; parser = argparse.ArgumentParser()",
+                'parser.add_argument("--seed", type=int)',
+                'parser.add_argument("--out")',
+                "np.random.seed(args.seed)",
+                "np.savez(args.out, scores=scores, y_true=y_true)",
+            ],
+            "python own.py --seed $s --out preds/seed-$s.npz;",
+        ),
+        (
+            "import click\n@click.command()\n@click.option('--seed')\n"
+            "def main(seed): pass\nmain()\n",
+            ['@click.option("--out")', "np.savez(out, scores=scores, y_true=y_true)"],
+            "python own.py --seed $s --out preds/seed-$s.npz;",
+        ),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--seed')\n"
+            "p.add_argument('-o')\np.parse_args()\n",
+            [],
+            "python own.py --seed $s -o preds/seed-$s.npz;",
+        ),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--seed')\n"
+            "p.add_argument('--output-dir')\np.parse_args()\n",
+            [],
+            "python own.py --seed $s --output-dir preds/seed-$s;",
+        ),
+        ("import sys\nprint(sys.argv)\n", [], "--seed $s --out preds/seed-$s.npz;"),
+    ],
+)
+def test_what_a_script_lacks_is_told_by_its_arguments(
+    here: Path, script: str, adds: list[str], line: str
+) -> None:
+    (here / "own.py").write_text(script)
+    code, said = inside("init", "own.py", "D.csv")
+    assert code == 2
+    assert line in said
+    assert all(f"{each}\n" in said for each in adds), said
+    assert ("needs no change" in " ".join(said.split())) == (not adds)
+
+
+def test_a_program_in_another_language_is_told_the_loop(here: Path) -> None:
+    (here / "my train.sh").write_text("echo $1; exit\n")
+    code, said = inside("init", "my train.sh")
+    assert code == 2
+    assert "do bash 'my train.sh' --seed $s --out preds/seed-$s.npz; done" in said
+    assert "and takes a seed and a file to write, needs no change" in " ".join(said.split())
+
+
+def test_a_script_with_a_model_is_told_the_command_that_trains_it(here: Path) -> None:
+    pytest.importorskip("torch")
+    (here / "net.py").write_text(NET)
+    code, said = inside("init", "sklearn:wine", "net.py")
+    assert code == 0
+    found = re.search(r"The Net that it defines can be trained as it is: manyseed (.*)", said)
+    assert found is not None, said
+    code, said = inside(*shlex.split(found[1]))
+    assert code == 0, said
+    assert "No fit could be timed" not in said
+    assert plan_change(here / "Net.toml", here / "out").summary()["runs"] > 0
+    (here / "sweep.toml").unlink()
+    (here / "net.py").write_text(NET.partition("if __name__")[0] + "main()\n")
+    code, said = inside("init", "sklearn:wine", "net.py")  # to import it would train it
+    assert (code, "can be trained as it is" in said) == (0, False)
+
+
+def test_a_file_that_is_there_is_refused_before_anything_is_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert inside("init", "measured.csv", "lr-sgd")[0] == 0
+    text = (here / "sweep.toml").read_text()
+    monkeypatch.setattr("manyseed.orchestrator.grids.template.first_data", None)
+    code, said = inside("init", "measured.csv", "mymodel.py")
+    assert code == 2, said
+    assert "sweep.toml: exists already, with lr-sgd on measured" in said
+    assert "manyseed init measured.csv mymodel.py --out measured.toml" in said
+    assert "does not exist" in inside("init", "measured.tsv")[1]  # nor would the command work
+    assert "unknown model" in inside("init", "measured.csv", "nowhere")[1]
+    code, said = inside("init", "mydata:load", "--target", "y", "--out", "sweep.toml")
+    assert (code, "init mydata:load --target y --out sweep-2.toml" in said) == (2, True), said
+    assert (here / "sweep.toml").read_text() == text
+
+
+def test_columns_that_may_be_the_classes_as_well_are_asked_about(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    numbers = {"mass": rng.normal(size=60), "height": rng.normal(size=60)}
+    species = ["Birch", "Oak"] * 30
+    words = {"state": ["good", "poor", "dead"] * 20}
+    for name, columns, target, asked in (
+        ("last.csv", {"species": species, **numbers, "condition": words["state"]}, "condition", 1),
+        ("first.csv", {"species": species, **numbers, "leaf": words["state"]}, "species", 1),
+        ("alone.csv", {"site": species, **numbers, "species": words["state"]}, "species", 0),
+        ("class.csv", {"status": species, **numbers, "class": words["state"]}, "class", 1),
+        ("end.csv", {"status": species, **numbers, "my end": words["state"]}, "my end", 1),
+        ("y.csv", {"y": species, **numbers}, "y", 0),
+    ):
+        pl.DataFrame(columns).write_csv(here / name)
+        code, said = inside("init", name, "lr-sgd")
+        assert code == 0
+        text = (here / "sweep.toml").read_text()
+        (table,) = tomllib.loads(text)["dataset"].values()
+        assert table["target"] == target, name
+        other = {"last.csv": "species", "first.csv": "leaf"}.get(name, "status")
+        question = f"; or {other}? --target {other}"
+        seen = question if asked else "; or "
+        assert (seen in " ".join(said.split())) == bool(asked), said
+        assert (seen in text.partition("[dataset")[0].rpartition("# 60 rows")[2]) == bool(asked)
+        (here / "sweep.toml").unlink()
+    code, said = inside("init", "first.csv", "lr-sgd", "--target", "species")
+    assert (code, "--target" in said) == (0, False)  # it was said
+
+
+def test_how_a_module_is_trained_is_told_and_can_be_changed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    (here / "net.py").write_text(NET)
+    code, said = inside("init", "sklearn:wine", "net:Net")
+    assert code == 0
+    loop = "Trained by manyseed's loop: 20 epochs of Adam, lr 0.001, constant"
+    told = f"{loop}; net.py's own loop is not used: manyseed docs own#a-training-function"
+    assert told in " ".join(said.split())
+    text = (here / "sweep.toml").read_text()
+    assert f"# {told}\n[classifier.Net]\n" in text
+    keys = "# epochs = 20", '# optimizer = "adam"', '# schedule = "constant"'
+    assert all(f"\n{key} " in text for key in keys), text
+    taken = re.sub("(?m)^# (epochs|optimizer|schedule) =", r"\1 =", text)
+    (here / "taken.toml").write_text(taken)
+    assert inside("plan", "taken.toml", "--dry-run")[0] == 0
+    (here / "sweep.toml").unlink()
+    (here / "net.py").write_text(NET.replace("loss.backward()", ""))
+    said = " ".join(inside("init", "sklearn:wine", "net:Net")[1].split())
+    assert loop in said
+    assert "own loop" not in said
+    # a slow one is trained for fewer epochs before there are fewer runs than tell a spread
+    found = []
+    for seconds in (20.0, 60.0, 2000.0):
+        slow = replace(findings.Findings(), scores="logits", seconds=seconds, streams=("init",))
+        monkeypatch.setattr(findings, "probe", lambda *_, slow=slow: slow)
+        (here / "net.py").write_text(f"{NET}# {seconds}\n")
+        (here / "sweep.toml").unlink()
+        said = " ".join(inside("init", "sklearn:wine", "net:Net")[1].split())
+        table = tomllib.loads((here / "sweep.toml").read_text())
+        epochs = table["classifier"]["Net"].get("epochs", 20)
+        assert (f"Net for {epochs} epoch" in said) == (epochs < 20)
+        assert f"loop: {epochs} epoch" in said
+        few = f"runs = {table['runs']}, as a fit takes long: too few to tell how much models differ"
+        assert (few in said) == (table["runs"] < 5), said
+        found.append((table["runs"], epochs))
+    assert found[0][0] >= 5 <= found[0][1] < 20
+    assert found[-1] == (2, 1)
+
+
+def test_several_models_are_one_grid(here: Path) -> None:
+    pytest.importorskip("torch")
+    (here / "net.py").write_text(NET)
+    (here / "bayes.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\n\n\ndef build():\n    return GaussianNB()\n"
+    )
+    models = ("net:Net", "mymodel.py", "bayes.py", "lr-sgd", "mlp")
+    text, table = written("sklearn:wine", *models)
+    by_name = {name: {*each} for name, each in table["classifier"].items()}
+    assert {name: {*each} & {"module", "estimator"} for name, each in by_name.items()} == {
+        "Net": {"module"},
+        "mymodel": {"estimator"},
+        "bayes": {"estimator"},
+        "mlp": set(),
+    }
+    drawing, steady = table["grid"]
+    assert drawing["classifier"] == ["Net", "mymodel", "lr-sgd", "mlp"]
+    assert (steady["classifier"], steady["runs"]) == (["bayes"], 1)
+    assert "Net, " not in text.partition("may stand beside: ")[2].partition("\n")[0]
+    summary = plan_change(here / "sweep.toml", here / "out").summary()
+    assert summary["runs"] == table["repeats"] * (4 * table["runs"] + 1)
+    code, said = inside("init", "sklearn:wine", *models)
+    assert (code, f"init sklearn:wine {' '.join(models)} --out wine.toml" in said) == (2, True)
+
+
+def test_several_models_need_names_and_each_is_told(here: Path) -> None:
+    (here / "bayes.py").write_text("def build():\n    raise ValueError\n    return 1\n")
+    code, said = inside("init", "sklearn:wine", "lr-sgd", "mymodel.py", "mymodel:build")
+    assert (code, 'MODEL = "mymodel": two models of this name' in said) == (2, True), said
+    assert not (here / "sweep.toml").exists()
+    code, said = inside("init", "sklearn:wine", "mymodel.py", "bayes.py")
+    assert code == 0
+    assert "No fit could be timed; mend this before planning: estimator = 'bayes:build'" in said
+    assert "Once mended" in said
+    assert [*tomllib.loads((here / "sweep.toml").read_text())["classifier"]] == ["mymodel", "bayes"]

@@ -5,6 +5,7 @@ A function that returns data is called, and a model of one's own is probed, as p
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

@@ -51,8 +51,9 @@ from manyseed.orchestrator.importing.matching import (
 )
 from manyseed.orchestrator.importing.meaning import all_meant
 from manyseed.orchestrator.importing.models import names_models
+from manyseed.orchestrator.importing.naming import given_names, without_class_names
 from manyseed.orchestrator.importing.opening import arrays_of, each_read, tables_of
-from manyseed.orchestrator.importing.patterns import Pattern, without_excluded
+from manyseed.orchestrator.importing.patterns import Pattern, of_runs, without_excluded
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
@@ -89,6 +90,7 @@ PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
 
 _INSTEAD = {
     " or with --truth": "",
+    " --classes NAME,NAME,… or": "",
     ", or leave out --dataset to name each after its file": "",
     "a directory of their own with --out": "a directory of their own with Sweep.from_predictions",
 }
@@ -103,6 +105,7 @@ def import_predictions(
     classifier: str | None = None,
     classifiers: Mapping[str, Sequence[str | Path]] | None = None,
     truth: str | Path | None = None,
+    classes: str | None = None,
     runs: str | Path | None = None,
     probability: str = "softmax",
     probabilities: bool = False,
@@ -135,6 +138,9 @@ def import_predictions(
         "imported".
     truth : Path
         The true classes, where the files lack them.
+    classes : str
+        The names of classes in the order of scores, or of labels' indices: ``cat,dog``; or a file
+        of them (TXT, JSON, NPY).
     runs : Path
         CSV or Parquet that describes each run in a row.
     probability : str
@@ -152,7 +158,8 @@ def import_predictions(
         classifier, repeat, run, hparams and others; ``*`` for anything. Folders are then searched
         at any depth for files that match.
     exclude : sequence of str
-        Files to leave out, by the ends of their paths: ``vit/seed-6.npy``; ``*`` for anything.
+        Files to leave out, by the ends of their paths: ``vit/seed-6.npy``; or runs of a table:
+        ``vit/6``; ``*`` for anything.
     adding : bool
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
@@ -176,6 +183,7 @@ def import_predictions(
         "classifier": classifier,
         "classifiers": classifiers,
         "truth": truth,
+        "classes": classes,
         "runs": runs,
         "probability": probability,
         "probabilities": probabilities,
@@ -213,6 +221,7 @@ def _imported(
     classifier: str | None,
     classifiers: Mapping[str, Sequence[str | Path]] | None,
     truth: str | Path | None,
+    classes: str | None,
     runs: str | Path | None,
     probability: str,
     probabilities: bool,
@@ -244,6 +253,7 @@ def _imported(
     own = [runs, None if truth is None or holds_runs(Path(truth), key) else truth]
     files = left_out(files, own)
     pattern = None if name is None else Pattern(name)
+    class_names, places = None if classes is None else given_names(classes), files
     folder = next((file for file in files if is_folder(file)), None)
     if not dataset and folder and "dataset" not in (columns or {}):
         dataset = folder.resolve().name
@@ -258,7 +268,8 @@ def _imported(
         but = [*truths, *(Path(one) for one in own if one)]
         files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
     files = left_out([one for file in files for one in spread(file, truths)], own)
-    files = without_excluded(files, exclude or ())
+    excluded = of_runs(files := without_class_names(files), exclude or ())
+    files = without_excluded(files, [one for one in exclude or () if one not in excluded])
     if dataset and pattern is None:
         require_one_kind([file for file in files if isinstance(file, Path)])
     named: list[tuple[Path | InMemory, Names]]
@@ -337,6 +348,9 @@ def _imported(
             remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
             remedy = remedy if kind in ("table", "arrays") else "leave it out"
             raise UserError(f"is for {what}", file=files[0], key=option, remedy=remedy)
+    if classes and kind != "arrays":
+        what, remedy = "is for NPZ, NPY and PyTorch files", "leave it out: others name classes"
+        raise UserError(what, file=files[0], key="--classes", remedy=remedy)
     if truth and kind not in ("arrays", "table"):
         what = "is for arrays and tables"
         raise UserError(what, file=files[0], key="--truth", remedy="leave it out")
@@ -349,7 +363,7 @@ def _imported(
         return ImportSeen()
     # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
-        classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
+        known = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
@@ -358,7 +372,8 @@ def _imported(
                 tuple((columns or {}).items()),
                 {file: own_truths.get(file, Path(for_all) if for_all else None) for file in files},
                 of_paths,
-                classes,
+                known,
+                excluded,
             )
         else:
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
@@ -371,9 +386,11 @@ def _imported(
                 own_truths=own_truths,
                 runs=None if runs is None else Path(runs),
                 of_paths=of_paths,
-                classes=classes,
+                classes=known,
                 probability=asked,
                 probabilities=probabilities,
+                class_names=class_names,
+                given=[*places, *files],
             )
         sources = [prediction_file(each, asked) for each in entries]
         if kind == "arrays":

@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import Unread, UserError, nearest
@@ -58,6 +59,7 @@ TENSORS = (".pt", ".pth")
 Keys = Mapping[str, str]
 """The names in a file, by those of `ENTRIES`."""
 NOTHING: Keys = {}
+_SHOWN = 5  # classes in a message
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}  # alternative names of entries
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
@@ -369,6 +371,14 @@ def entries_of(
         if is_alike and (n := np.count_nonzero(own != other)):
             what = f"differs in {n:,} points from the true classes of --truth, or of the folder"
             raise UserError(what, file=path, key="y_true", remedy="leave out what is wrong")
+    for of in {"class_names", "test_index"} & {*held.small} & {*more}:
+        own, other = (
+            texts(np.asarray(each[of]), of, path).astype(str).ravel().tolist()
+            for each in (held.small, more)
+        )
+        if own != other:
+            what = f"is {some(own, _SHOWN)}, but --classes or --truth has {some(other, _SHOWN)}"
+            raise UserError(what, file=path, key=of, remedy="leave out what is wrong")
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
         if large and "y_true" not in given:

@@ -280,7 +280,8 @@ class Doubts:
             return set()
         self._warn(
             f"{has} {given:.2f}, and would have {better:.2f} with its {found[0].words(names)}. "
-            "Are scores, or indices of labels, in the order of the classes? class_names gives it."
+            "Are scores, or indices of labels, in the order of the classes? class_names, "
+            "or --classes, gives it."
             f"{self._or_sign}"
         )
         return set()

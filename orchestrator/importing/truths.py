@@ -27,7 +27,7 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import texts
 from manyseed.orchestrator.importing.frames import TABLES, read_frame
-from manyseed.orchestrator.importing.mapping import is_id, truth_column
+from manyseed.orchestrator.importing.mapping import is_id, meant_entries, truth_column
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 _HOLDING = (".npy", ".npz", ".pt", ".pth", *TABLES)
@@ -274,28 +274,45 @@ def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
 
 def _truth(file: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
     """Return the true classes in a file of them alone, or in one that also holds others."""
+    return _held(file, key)["y_true"]
+
+
+def _held(file: Path, key: Mapping[str, str] | None) -> dict[str, NDArray[Any]]:
+    """Return the true classes in a file, and what else it says of the test points."""
     if file.suffix in TABLES:
         name = truth_column(read_frame(file, ()), file)
-        return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
+        frame = sorted_rows(read_frame(file, (name,)), name, file)
+        return {"y_true": np.array(frame[name].to_list())}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if file.suffix in READERS and file.suffix != ".npy":
-            keys = (
-                {"y_true": of} if (of := _entry(file, (key or NOTHING).get("y_true"))) else NOTHING
-            )
+            keys = _keys_of(file, key or NOTHING)
             held = opened_as_held(file, scratch, stack, keys)
             if "y_true" in held.small:
-                return np.asarray(held.small["y_true"])
+                if not held.large:  # else others are of the predictions in it
+                    _tell_unread(held)
+                used = ("y_true", "class_names") if held.large else _OF_POINTS
+                return {of: np.asarray(held.small[of]) for of in used if of in held.small}
             array = next(iter(held.large.values()), None)
             if array is None:
                 raise UserError("y_true is missing", file=file)
         else:
             array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
-        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
+        return {"y_true": array[np.arange(array.shape[0])] if array.shape else np.empty(0)}
 
 
-def _entry(file: Path, given: str | None) -> str | None:
-    """Return the entry of true classes in a file: the one given, or the only one named so."""
+_OF_POINTS = ("y_true", "class_names", "test_index")
+
+
+def _tell_unread(held: InMemory) -> None:
+    of_runs = [name for own, name in held.called.items() if own not in _OF_POINTS]
+    if unread := [*held.unread, *of_runs]:
+        are = "entries {} were" if len(unread) > 1 else "entry {} was"
+        warn(f"{held.file.name}: {are.format(some(unread, 5))} not read.")
+
+
+def _keys_of(file: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of a file of true classes: those given, or the only one named so."""
     if file.suffix == ".npz":
         with opened(
             file, "an NPZ file", "write it with numpy.savez(FILE, y_true=y_true)"
@@ -303,15 +320,24 @@ def _entry(file: Path, given: str | None) -> str | None:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
     else:
         names = [*read_tensors(file)]
-    known = [name for name in (given, "y_true") if name in names][:1]
+    known = [name for name in (given.get("y_true"), "y_true") if name in names][:1]
     named = known or (names if len(names) == 1 else [n for n in names if _TRUE.fullmatch(n)])
-    return named[0] if len(named) == 1 else None
+    if len(named) != 1:
+        return {}
+    rest = {name: "" for name in names if name not in named}
+    classes = given.get("class_names") or meant_entries(rest).get("class_names")
+    return {"y_true": named[0], **({"class_names": classes} if classes in rest else {})}
 
 
 def true_classes(truth: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
     """Return the true classes in a file."""
+    return entries_of_truth(truth, key)["y_true"]
+
+
+def entries_of_truth(truth: Path, key: Mapping[str, str] | None) -> dict[str, NDArray[Any]]:
+    """Return the true classes in a file, and maybe names of all classes and of test points."""
     try:
-        return _truth(truth, key)
+        return _held(truth, key)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
 
@@ -322,7 +348,7 @@ def further_entries(
     """Return the entries in the files of true classes and of runs, if given."""
     entries: dict[str, NDArray[Any] | list[Any]] = {}
     if truth is not None:
-        entries["y_true"] = true_classes(truth, key)
+        entries |= entries_of_truth(truth, key)
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:

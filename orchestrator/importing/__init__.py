@@ -22,6 +22,7 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
+from manyseed.orchestrator.importing.adding import truth_of_sweep, with_numbers
 from manyseed.orchestrator.importing.archive import exported, is_exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
@@ -367,6 +368,8 @@ def _imported(
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
+            if adding and dataset and not (for_all or own_truths):
+                for_all = truth_of_sweep(directory, dataset, files, {*(columns or {})}, stack)
             entries = tables_of(
                 [(file, names) for file, (_, names) in zip(files, named, strict=True)],
                 tuple((columns or {}).items()),
@@ -408,7 +411,9 @@ def _imported(
                 of_one()
                 raise
             of_one()
-            if not (classifiers or pattern or adding or are_set):
+            if adding and not (classifiers or pattern):
+                sources = with_numbers(sources, files, directory)
+            elif not (classifiers or pattern or are_set):
                 tell_numbers(files, of_files)
         if tried:
             if adding:

@@ -394,11 +394,12 @@ def entries_of(
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
         if held.origin is not None:
             raise UserError("y_true is missing", file=path, remedy=remedy)
+        seem = {} if probabilities or not _seem_shares(array) else {"probabilities": True}
         raise Unread(
             "y_true is missing",
             file=path,
             key=None,
-            options={"truth": "FILE"},
+            options={"truth": "FILE", **seem},
             before=f"{remedy}: ",
         )
     y_true = np.asarray(given["y_true"])
@@ -477,6 +478,14 @@ def entries_of(
         origin=held.origin,
         are_classes_seen=key == "labels" and "class_names" not in given,
     )
+
+
+def _seem_shares(array: Any) -> bool:
+    """Return whether the first scores sum to 1 over the last axis, whatever the others are."""
+    if array.dtype.kind != "f" or len(array.shape) < 2 or not all(array.shape):
+        return False
+    values = array[np.arange(min(array.shape[0], 100 if len(array.shape) == 2 else 1))]
+    return bool((values >= 0).all() and np.allclose(values.sum(axis=-1), 1, atol=1e-3))
 
 
 def _no_probabilities(

@@ -43,6 +43,12 @@ def without_names(error: Unread, meant: Mapping[str, Any]) -> UserError | None:
         return None
     file = error.file
     assert file is not None  # it is of a file's names
+    if lacking == ["y_true"] and {*meant} > {"truth"}:
+        before = (
+            "if another file holds the true classes, name it; if none does, save them as y_true.npy"
+            ", one class for each test point, in the order of the predictions: "
+        )
+        return Unread(error.message, file=file, key=error.key, options=meant, before=before)
     known = {own: of for own, of in pairs if of != "NAME"}
     first, _, lead = error.before.partition("\n")  # the last line leads to a command
     remedy = "\n  ".join([*[first] * bool(lead), *_needed(Path(file), lacking, known)])

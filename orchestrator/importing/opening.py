@@ -25,7 +25,7 @@ from manyseed.orchestrator.importing.cut import require_ended
 from manyseed.orchestrator.importing.frames import read_frame
 from manyseed.orchestrator.importing.labels import are_from_one
 from manyseed.orchestrator.importing.mapping import Columns, Values
-from manyseed.orchestrator.importing.models import entries_by_model, tell_unread
+from manyseed.orchestrator.importing.models import entries_by_model, own_keys, tell_unread
 from manyseed.orchestrator.importing.naming import require_read
 from manyseed.orchestrator.importing.patterns import no_such
 from manyseed.orchestrator.importing.predictions import Entries, Names, shown_below
@@ -118,13 +118,18 @@ def arrays_of(
             what += some(class_names, _MOST_NAMED)
             raise UserError(what, file=for_all, key="class_names", remedy="give one of them")
         more = {**more, "class_names": np.array(class_names)}
-    each_of = [of_one for one, of in named for of_one in entries_by_model(one, of, key, ENTRIES)]
+    has_truths = for_all is not None or bool(own_truths)
+    each_of = [
+        of_one
+        for one, of in named
+        for of_one in entries_by_model(one, of, own_keys(one, key, apart=has_truths), ENTRIES)
+    ]
     keys_of = [(one, keys) for one, _, keys in each_of]
     opened = each_read(keys_of, lambda both: opened_as_held(both[0], scratch, stack, both[1]))
     tell_unread(opened)
     for held in opened:
         if held.file in own_truths and "y_true" not in held.small:
-            held.small |= entries_of_truth(own_truths[held.file], key)
+            held.small.update(entries_of_truth(own_truths[held.file], key))
     require_lengths(opened, more.get("y_true"), for_all)
     unnamed = [held for held in opened if "class_names" not in {*held.small, *more}]
     y_true = next((each["y_true"] for each in (more, opened[0].small) if "y_true" in each), None)

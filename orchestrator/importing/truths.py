@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import OtherTests, Unread, UserError, require_one_of
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError, require_one_of, shell_word
 from manyseed.orchestrator.importing.archive import opened, read_tensors
 from manyseed.orchestrator.importing.arrays import (
     NOTHING,
@@ -255,9 +255,14 @@ def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
     orders = {tuple(one.arg_sort()): one.name for one in numbers}
     unsorted = [one.name for one in ids if not one.is_sorted()]
     if wrong := [*orders.values()][1:] or ([] if orders else unsorted):
-        remedy = "sort the rows as the predictions are, and remove this column"
-        raise UserError(
-            "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
+        raise Unread(
+            f"{wrong[0]} may say in which order the rows are",
+            file=file,
+            key=truth,  # which is not otherwise known
+            options={"key": {"y_true": truth}},
+            before="sort the rows as the predictions are; if they are so already: ",
+            after=f"\n  --key y_true={shell_word(truth)} reads {file.name} in the order of its "
+            f"rows, which must be that of the predictions, and not {wrong[0]}",
         )
     return frame[list(next(iter(orders)))] if orders else frame
 
@@ -280,8 +285,10 @@ def _truth(file: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
 def _held(file: Path, key: Mapping[str, str] | None) -> dict[str, NDArray[Any]]:
     """Return the true classes in a file, and what else it says of the test points."""
     if file.suffix in TABLES:
-        name = truth_column(read_frame(file, ()), file)
-        frame = sorted_rows(read_frame(file, (name,)), name, file)
+        given = (key or NOTHING).get("y_true", "")
+        name = truth_column(read_frame(file, ()), file, given)
+        frame = read_frame(file, (name,))
+        frame = frame if name == given else sorted_rows(frame, name, file)
         return {"y_true": np.array(frame[name].to_list())}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -196,3 +196,36 @@ def test_letters_with_marks_make_the_order_of_classes_uncertain(
     with pytest.raises(UserError, match="order is not certain") as raised:
         require_one_order(names, "y_true", Path("a.npz"))
     assert "--classes" in str(raised.value)
+
+
+def test_arrays_in_folders_with_true_classes_and_names_above_have_one_whole_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("probs").mkdir()
+    saved(Path("probs", "cnn"))
+    ids = [f"IMG_{7 * place % 80:03}.jpg" for place in range(80)]
+    pl.DataFrame({"image": ids, "label": TRUE}).write_csv("truth.csv")
+    Path("class_names.txt").write_text("\n".join(NAMES), encoding="utf-8")
+    code, said = inside("import", "probs", "--out", "out")
+    assert code == 2
+    assert "which must be that of the predictions, and not image" in said
+    words = shlex.split(re.findall("manyseed (import .*)", said)[0])
+    assert {"--name", "--truth", "--key", "--classes", "--probabilities"} <= {*words}
+    code, said = inside(*words)
+    assert (code, SPAN in said) == (0, True), said
+
+
+def test_where_true_classes_are_lacking_the_command_has_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("probs").mkdir()
+    saved(Path("probs", "cnn"))
+    code, said = inside("import", "probs", "--out", "out")
+    assert code == 2
+    words = shlex.split(re.findall("manyseed (import .*)", said)[0])
+    assert words[words.index("--truth") + 1] == "FILE"
+    np.save("y.npy", Y)
+    code, said = inside(*(word.replace("FILE", "y.npy") for word in words))
+    assert (code, SPAN in said) == (0, True), said

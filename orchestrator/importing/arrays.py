@@ -372,12 +372,12 @@ def entries_of(
             what = f"differs in {n:,} points from the true classes of --truth, or of the folder"
             raise UserError(what, file=path, key="y_true", remedy="leave out what is wrong")
     for of in {"class_names", "test_index"} & {*held.small} & {*more}:
-        own, other = (
+        mine, theirs = (
             texts(np.asarray(each[of]), of, path).astype(str).ravel().tolist()
             for each in (held.small, more)
         )
-        if own != other:
-            what = f"is {some(own, _SHOWN)}, but --classes or --truth has {some(other, _SHOWN)}"
+        if mine != theirs:
+            what = f"is {some(mine, _SHOWN)}, but --classes or --truth has {some(theirs, _SHOWN)}"
             raise UserError(what, file=path, key=of, remedy="leave out what is wrong")
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"

@@ -50,6 +50,7 @@ from manyseed.orchestrator.importing.scores import (
     remedy_for,
     require_floats,
     require_logits,
+    seem_shares,
 )
 from manyseed.orchestrator.plans.ids import positions_of
 from manyseed.orchestrator.store.schema import ScoreType
@@ -59,7 +60,6 @@ TENSORS = (".pt", ".pth")
 Keys = Mapping[str, str]
 """The names in a file, by those of `ENTRIES`."""
 NOTHING: Keys = {}
-_SHOWN = 5  # classes in a message
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}  # alternative names of entries
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
@@ -377,7 +377,7 @@ def entries_of(
             for each in (held.small, more)
         )
         if mine != theirs:
-            what = f"is {some(mine, _SHOWN)}, but --classes or --truth has {some(theirs, _SHOWN)}"
+            what = f"is {some(mine, 5)}, but --classes or --truth has {some(theirs, 5)}"
             raise UserError(what, file=path, key=of, remedy="leave out what is wrong")
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
@@ -394,7 +394,7 @@ def entries_of(
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
         if held.origin is not None:
             raise UserError("y_true is missing", file=path, remedy=remedy)
-        seem = {} if probabilities or not _seem_shares(array) else {"probabilities": True}
+        seem = {} if probabilities or not seem_shares(array) else {"probabilities": True}
         raise Unread(
             "y_true is missing",
             file=path,
@@ -478,14 +478,6 @@ def entries_of(
         origin=held.origin,
         are_classes_seen=key == "labels" and "class_names" not in given,
     )
-
-
-def _seem_shares(array: Any) -> bool:
-    """Return whether the first scores sum to 1 over the last axis, whatever the others are."""
-    if array.dtype.kind != "f" or len(array.shape) < 2 or not all(array.shape):
-        return False
-    values = array[np.arange(min(array.shape[0], 100 if len(array.shape) == 2 else 1))]
-    return bool((values >= 0).all() and np.allclose(values.sum(axis=-1), 1, atol=1e-3))
 
 
 def _no_probabilities(

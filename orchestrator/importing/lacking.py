@@ -45,8 +45,8 @@ def without_names(error: Unread, meant: Mapping[str, Any]) -> UserError | None:
     assert file is not None  # it is of a file's names
     if lacking == ["y_true"] and {*meant} > {"truth"}:
         before = (
-            "if another file holds the true classes, name it; if none does, save them as y_true.npy"
-            ", one class for each test point, in the order of the predictions: "
+            "if another file holds the true classes, name it with --truth; if none does, save "
+            "them as y_true.npy, one class for each test point, in the order of the predictions: "
         )
         return Unread(error.message, file=file, key=error.key, options=meant, before=before)
     known = {own: of for own, of in pairs if of != "NAME"}
@@ -162,7 +162,7 @@ def lacking_cells(
     `values`: what else is known of the rows, such as their classifier.
     """
     n, first, model = is_missing.sum(), frame.filter(is_missing), dict(values).get("classifier")
-    what = f"{n:,} of {len(frame):,} values are missing"
+    what = f"has missing values: {n:,} of {len(frame):,}"
     remedy = "fill them in, or leave these rows' test points out of all runs"
     if name != "row_id" and "row_id" in frame.columns:
         rows = "row" if n == 1 else "rows"

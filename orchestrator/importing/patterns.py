@@ -140,7 +140,7 @@ def without_excluded(files: Sequence[Any], excluded: Sequence[str]) -> list[Any]
 def no_such(form: str) -> UserError:
     """Return the error for a pattern of what is left out that is nothing's."""
     remedy = "files by the ends of their paths, vit/seed-6.npy; runs of a table, vit/6"
-    return UserError("no file or run matches it", key="--exclude", value=form, remedy=remedy)
+    return UserError("no file matches it, nor a run", key="--exclude", value=form, remedy=remedy)
 
 
 def of_runs(files: Sequence[Any], excluded: Sequence[str]) -> list[str]:

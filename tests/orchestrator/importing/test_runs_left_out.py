@@ -43,7 +43,7 @@ def test_a_faulty_run_of_a_table_is_named_and_left_out(tmp_path: Path, fault: st
     assert code == 2
     assert "run 2 of ViT B/16" in said
     if fault == "missing values":
-        assert "2 of 90 values are missing, in rows" in said
+        assert "has missing values: 2 of 90, in rows" in said
     found = re.search("--exclude .*", said)
     assert found is not None
     code, said = inside("import", file, *words, *shlex.split(found[0]))
@@ -67,7 +67,7 @@ def test_all_runs_of_a_classifier_may_be_left_out(tmp_path: Path) -> None:
     assert (code, "Imported 3 runs" in said) == (0, True), said
     code, said = inside("import", file, "--out", tmp_path / "other", *words, "cnn/9")
     assert code == 2
-    assert "no file or run matches it" in said
+    assert "no file matches it, nor a run" in said
     assert not (tmp_path / "other").exists()
 
 

@@ -34,7 +34,7 @@ def typed(
     """Return an import as it was typed, up to what is meant: its last options."""
     own = {name for value in meant.values() if isinstance(value, Mapping) for name in value}
     words: list[object] = [] if out is None else ["--out", out]
-    for name in ("dataset", "classifier", "truth", "runs", "probability", "name"):
+    for name in ("dataset", "classifier", "truth", "classes", "runs", "probability", "name"):
         is_usual = name == "probability" and options[name] == "softmax"
         if options[name] and not is_usual and name not in {*own, *meant}:
             words += [f"--{name}", options[name]]

@@ -308,11 +308,12 @@ def export(
 
 @takes(
     "importing:import_predictions",
-    *("out", "dataset", "classifier", "truth", "runs", "probability", "probabilities"),
-    *("columns", "key", "name", "exclude"),
+    *("out", "dataset", "classifier", "truth", "classes", "runs", "probability"),
+    *("probabilities", "columns", "key", "name", "exclude"),
     name={"metavar": "PATTERN"},
     exclude={"metavar": "PATTERN"},
     truth={"metavar": "FILE"},
+    classes={"metavar": "NAME,…|FILE"},
     runs={"metavar": "TABLE"},
     probability={"metavar": "softmax|ovr|none"},
 )

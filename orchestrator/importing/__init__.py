@@ -22,6 +22,7 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
+from manyseed.orchestrator.importing.adding import truth_of_sweep, with_numbers
 from manyseed.orchestrator.importing.archive import exported, is_exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
@@ -51,8 +52,9 @@ from manyseed.orchestrator.importing.matching import (
 )
 from manyseed.orchestrator.importing.meaning import all_meant
 from manyseed.orchestrator.importing.models import names_models
+from manyseed.orchestrator.importing.naming import given_names, without_class_names
 from manyseed.orchestrator.importing.opening import arrays_of, each_read, tables_of
-from manyseed.orchestrator.importing.patterns import Pattern, without_excluded
+from manyseed.orchestrator.importing.patterns import Pattern, of_runs, without_excluded
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     TRUTHS,
@@ -89,6 +91,7 @@ PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
 
 _INSTEAD = {
     " or with --truth": "",
+    " --classes NAME,NAME,… or": "",
     ", or leave out --dataset to name each after its file": "",
     "a directory of their own with --out": "a directory of their own with Sweep.from_predictions",
 }
@@ -103,6 +106,7 @@ def import_predictions(
     classifier: str | None = None,
     classifiers: Mapping[str, Sequence[str | Path]] | None = None,
     truth: str | Path | None = None,
+    classes: str | None = None,
     runs: str | Path | None = None,
     probability: str = "softmax",
     probabilities: bool = False,
@@ -135,6 +139,9 @@ def import_predictions(
         "imported".
     truth : Path
         The true classes, where the files lack them.
+    classes : str
+        The names of classes in the order of scores, or of labels' indices: ``cat,dog``; or a file
+        of them (TXT, JSON, NPY).
     runs : Path
         CSV or Parquet that describes each run in a row.
     probability : str
@@ -152,7 +159,8 @@ def import_predictions(
         classifier, repeat, run, hparams and others; ``*`` for anything. Folders are then searched
         at any depth for files that match.
     exclude : sequence of str
-        Files to leave out, by the ends of their paths: ``vit/seed-6.npy``; ``*`` for anything.
+        Files to leave out, by the ends of their paths: ``vit/seed-6.npy``; or runs of a table:
+        ``vit/6``; ``*`` for anything.
     adding : bool
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
@@ -176,6 +184,7 @@ def import_predictions(
         "classifier": classifier,
         "classifiers": classifiers,
         "truth": truth,
+        "classes": classes,
         "runs": runs,
         "probability": probability,
         "probabilities": probabilities,
@@ -213,6 +222,7 @@ def _imported(
     classifier: str | None,
     classifiers: Mapping[str, Sequence[str | Path]] | None,
     truth: str | Path | None,
+    classes: str | None,
     runs: str | Path | None,
     probability: str,
     probabilities: bool,
@@ -244,6 +254,7 @@ def _imported(
     own = [runs, None if truth is None or holds_runs(Path(truth), key) else truth]
     files = left_out(files, own)
     pattern = None if name is None else Pattern(name)
+    class_names, places = None if classes is None else given_names(classes), files
     folder = next((file for file in files if is_folder(file)), None)
     if not dataset and folder and "dataset" not in (columns or {}):
         dataset = folder.resolve().name
@@ -259,7 +270,11 @@ def _imported(
         files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
     files = left_out([one for file in files for one in spread(file, truths)], own)
     of_classifiers = _of_classifiers(classifiers or {}, truths, own)
-    files, *kept = without_excluded([files, *of_classifiers.values()], exclude or ())
+    files = without_class_names(files)
+    every = [*files, *(one for several in of_classifiers.values() for one in several)]
+    excluded = of_runs(every, exclude or ())
+    of_files = [one for one in exclude or () if one not in excluded]
+    files, *kept = without_excluded([files, *of_classifiers.values()], of_files)
     gone = [name for name, left in zip(of_classifiers, kept, strict=True) if not left]
     if gone and of_classifiers[gone[0]]:
         remedy = f"leave out --classifier {gone[0]}=…, too"
@@ -334,6 +349,9 @@ def _imported(
             remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
             remedy = remedy if kind in ("table", "arrays") else "leave it out"
             raise UserError(f"is for {what}", file=files[0], key=option, remedy=remedy)
+    if classes and kind != "arrays":
+        what, remedy = "is for NPZ, NPY and PyTorch files", "leave it out: others name classes"
+        raise UserError(what, file=files[0], key="--classes", remedy=remedy)
     if truth and kind not in ("arrays", "table"):
         what = "is for arrays and tables"
         raise UserError(what, file=files[0], key="--truth", remedy="leave it out")
@@ -346,16 +364,19 @@ def _imported(
         return ImportSeen()
     # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
-        classes = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
+        known = {dataset: classes_of(directory, dataset)} if adding and dataset else {}
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
+            if adding and dataset and not (for_all or own_truths):
+                for_all = truth_of_sweep(directory, dataset, files, {*(columns or {})}, stack)
             entries = tables_of(
                 [(file, names) for file, (_, names) in zip(files, named, strict=True)],
                 tuple((columns or {}).items()),
                 {file: own_truths.get(file, Path(for_all) if for_all else None) for file in files},
                 of_paths,
-                classes,
+                known,
+                excluded,
             )
         else:
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
@@ -368,9 +389,11 @@ def _imported(
                 own_truths=own_truths,
                 runs=None if runs is None else Path(runs),
                 of_paths=of_paths,
-                classes=classes,
+                classes=known,
                 probability=asked,
                 probabilities=probabilities,
+                class_names=class_names,
+                given=[*places, *files],
             )
         sources = [prediction_file(each, asked) for each in entries]
         if kind == "arrays":
@@ -388,7 +411,9 @@ def _imported(
                 of_one()
                 raise
             of_one()
-            if not (classifiers or pattern or adding or are_set):
+            if adding and not (classifiers or pattern):
+                sources = with_numbers(sources, files, directory)
+            elif not (classifiers or pattern or are_set):
                 tell_numbers(files, of_files)
         if tried:
             if adding:

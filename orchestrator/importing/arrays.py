@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import some
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import Unread, UserError, nearest
@@ -49,6 +50,7 @@ from manyseed.orchestrator.importing.scores import (
     remedy_for,
     require_floats,
     require_logits,
+    seem_shares,
 )
 from manyseed.orchestrator.plans.ids import positions_of
 from manyseed.orchestrator.store.schema import ScoreType
@@ -369,6 +371,14 @@ def entries_of(
         if is_alike and (n := np.count_nonzero(own != other)):
             what = f"differs in {n:,} points from the true classes of --truth, or of the folder"
             raise UserError(what, file=path, key="y_true", remedy="leave out what is wrong")
+    for of in {"class_names", "test_index"} & {*held.small} & {*more}:
+        mine, theirs = (
+            texts(np.asarray(each[of]), of, path).astype(str).ravel().tolist()
+            for each in (held.small, more)
+        )
+        if mine != theirs:
+            what = f"is {some(mine, 5)}, but --classes or --truth has {some(theirs, 5)}"
+            raise UserError(what, file=path, key=of, remedy="leave out what is wrong")
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
         if large and "y_true" not in given:
@@ -384,11 +394,12 @@ def entries_of(
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
         if held.origin is not None:
             raise UserError("y_true is missing", file=path, remedy=remedy)
+        seem = {} if probabilities or not seem_shares(array) else {"probabilities": True}
         raise Unread(
             "y_true is missing",
             file=path,
             key=None,
-            options={"truth": "FILE"},
+            options={"truth": "FILE", **seem},
             before=f"{remedy}: ",
         )
     y_true = np.asarray(given["y_true"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def require_one_order(names: Sequence[str], key: str, file: Path) -> None:
     """Refuse names whose order decides what the predictions mean, if others may sort otherwise."""
-    orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=by_numbers)]
+    orders = [sorted(names, key=key) for key in (None, _folded, by_numbers, _as_spoken)]
     if other := next((order for order in orders if order != [*names]), None):
         place = next(i for i, name in enumerate(names) if other[i] != name)
         raise UserError(
@@ -36,12 +37,22 @@ def require_one_order(names: Sequence[str], key: str, file: Path) -> None:
             file=file,
             key=key,
             remedy="name all classes in the order of the scores, or of the indices of labels, with "
-            "class_names",
+            "--classes NAME,NAME,… or class_names",
         )
 
 
 def _folded(name: str) -> tuple[str, str]:
     return name.casefold(), name
+
+
+def _as_spoken(name: str) -> tuple[str, ...]:
+    """Return a key that sorts names as languages do: letters with marks beside those without."""
+    letters = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS))
+    return "".join(one for one in letters if not unicodedata.combining(one)), *_folded(name)
+
+
+_LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "ı": "i"})
+"""Those with marks that Unicode does not take apart."""
 
 
 def by_numbers(name: str) -> list[Any]:

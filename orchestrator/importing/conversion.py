@@ -23,6 +23,7 @@ from manyseed.orchestrator.importing.filenames import (
 )
 from manyseed.orchestrator.importing.frames import TABLES
 from manyseed.orchestrator.importing.mapping import is_named
+from manyseed.orchestrator.importing.naming import holds_names, without_class_names
 from manyseed.orchestrator.importing.predictions import TRUTHS
 from manyseed.orchestrator.importing.truths import is_truth, tell_truth, true_classes, truths_in
 
@@ -127,6 +128,7 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
     real = {one.resolve() for one in held if not one.is_symlink()}  # latest.npz → seed-4.npz
     held = [one for one in held if not one.is_symlink() or one.resolve() not in real]
     found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
+    found = without_class_names(found)
     truths += (own := truths_in(found))
     if len(own) == 1 < len(found) and own[0].stem not in TRUTHS:
         tell_truth(own[0])
@@ -157,7 +159,7 @@ def spread(file: Any, truths: list[Path]) -> list[Any]:
         known = (*_LINES, *(suffix for of in _WORDS for suffix in of))
         others = [one for one in sorted(file.rglob("*")) if one.suffix.lower() in known]
         others = [one for one in others if one.is_file()]
-        left = [one for one in others if not _OF_TRAINING.fullmatch(one.stem)]
+        left = [one for one in others if not (_OF_TRAINING.fullmatch(one.stem) or holds_names(one))]
         if left:
             remedy = f"{remedy}; {conversion(left[0], file)}"
         elif others:

@@ -280,8 +280,8 @@ class Doubts:
             return set()
         self._warn(
             f"{has} {given:.2f}, and would have {better:.2f} with its {found[0].words(names)}. "
-            "Are scores, or indices of labels, in the order of the classes? class_names gives it."
-            f"{self._or_sign}"
+            "Are scores, or indices of labels, in the order of the classes? class_names, or "
+            f"--classes, gives it.{self._or_sign}"
         )
         return set()
 

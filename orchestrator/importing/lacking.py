@@ -13,9 +13,11 @@ import polars as pl
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Unread, UserError, shell_word
-from manyseed.orchestrator.importing.frames import TABLES, read_frame
+from manyseed.orchestrator.importing.frames import TABLES, read_by, read_frame
+from manyseed.orchestrator.importing.mapping import Values
 from manyseed.orchestrator.importing.models import entry_names
 from manyseed.orchestrator.importing.predictions import PredictionFile
+from manyseed.orchestrator.importing.rows import excluding
 
 _SHOWN = 10  # columns in a message
 _OURS = ("scores", "logits", "prediction", "row_id", "run", "repeat", "fold")
@@ -41,6 +43,12 @@ def without_names(error: Unread, meant: Mapping[str, Any]) -> UserError | None:
         return None
     file = error.file
     assert file is not None  # it is of a file's names
+    if lacking == ["y_true"] and {*meant} > {"truth"}:
+        before = (
+            "if another file holds the true classes, name it with --truth; if none does, save "
+            "them as y_true.npy, one class for each test point, in the order of the predictions: "
+        )
+        return Unread(error.message, file=file, key=error.key, options=meant, before=before)
     known = {own: of for own, of in pairs if of != "NAME"}
     first, _, lead = error.before.partition("\n")  # the last line leads to a command
     remedy = "\n  ".join([*[first] * bool(lead), *_needed(Path(file), lacking, known)])
@@ -144,3 +152,37 @@ def require_predictions(frame: pl.DataFrame, meant: Mapping[str, str], file: Pat
             "each run, and import these"
         )
         raise UserError(what, file=file, key=held[0], remedy=remedy)
+
+
+def lacking_cells(
+    frame: pl.DataFrame, name: str, is_missing: pl.Series, values: Values, path: Path
+) -> UserError:
+    """Return the error for missing values of a column, with the runs that have them.
+
+    `values`: what else is known of the rows, such as their classifier.
+    """
+    n, first, model = is_missing.sum(), frame.filter(is_missing), dict(values).get("classifier")
+    what = f"has missing values: {n:,} of {len(frame):,}"
+    remedy = "fill them in, or leave these rows' test points out of all runs"
+    if name != "row_id" and "row_id" in frame.columns:
+        rows = "row" if n == 1 else "rows"
+        what += f", in {rows} {some(first['row_id'].cast(pl.String).to_list(), 3)}"
+    if name not in ("run", "repeat") and "run" in frame.columns:
+        runs = [str(one) for one in first["run"].unique(maintain_order=True)]
+        of = f" of {model}" if model else ""
+        what += f" of {'run' if len(runs) == 1 else 'runs'} {some(runs, 5)}{of}"
+        left = ",".join(excluding(model, run) for run in runs)
+        are = "the run" if len(runs) == 1 else "the runs"
+        remedy = f"fill them in, or leave {are} out: --exclude {shell_word(left)}"
+    elif model:
+        what += f", of {model}"
+    return UserError(what, file=path, key=name, remedy=remedy)
+
+
+def repeated_rows(frame: pl.DataFrame, n: int, path: Path) -> UserError:
+    """Return the error for rows that are there twice, `n` of them in one run."""
+    every = max(n, frame.height - frame.unique().height)
+    are = "1 row is" if every == 1 else f"{every:,} rows are"
+    kept = f"{read_by(path)}.unique(maintain_order=True)"
+    remedy = f"keep each once: {kept}, without a column that numbers lines"
+    return UserError(f"{are} repeated exactly", file=path, remedy=remedy)

@@ -42,7 +42,8 @@ Values = tuple[tuple[str, Any], ...]
 
 NAMES = ("dataset", "classifier")
 OPTIONS: Mapping[str, type] = {
-    **dict.fromkeys(("name", "dataset", "classifier", "truth", "runs", "probability"), str),
+    **dict.fromkeys(("name", "dataset", "classifier", "truth", "classes"), str),
+    **dict.fromkeys(("runs", "probability"), str),
     "probabilities": bool,
     **dict.fromkeys(("columns", "key"), dict),
     "exclude": list,
@@ -84,7 +85,8 @@ def read_map(file: Path) -> dict[str, Any]:
             }
             must = f"must be {is_a[OPTIONS[key]]}"
             raise UserError(must, file=file, key=key, value=value)
-        if key in ("truth", "runs"):
+        is_file = key == "classes" and (file.parent / str(value)).is_file()
+        if key in ("truth", "runs") or is_file:
             table[key] = str(file.parent / str(value))
     return table
 
@@ -476,7 +478,8 @@ def _names_some(values: pl.Series) -> bool:
 def row_id_of(frame: pl.DataFrame, names: Sequence[str], of_run: Sequence[str]) -> str | None:
     """Return the column that is named like ids of rows and has each once in a run, if any."""
     meant = [name for name in names if name not in of_run and is_named(name, "row_id")]
-    meant.sort(key=lambda name: _counts_rows(frame[name]))  # an index that a library wrote
+    # an index that a library wrote
+    meant.sort(key=lambda name: (_counts_rows(frame[name]), name == "index"))
     return next(
         (
             name

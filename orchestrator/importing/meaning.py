@@ -11,7 +11,7 @@ from manyseed.orchestrator.errors import OtherTests, Unread, UserError
 from manyseed.orchestrator.importing.directory import ImportSeen
 from manyseed.orchestrator.importing.truths import truth_beside
 
-_MOST_TRIED = 5
+_MOST_TRIED = 8
 
 
 def all_meant(
@@ -56,6 +56,9 @@ def all_meant(
             error = further
             if {"classifier", "name"} & {*further.options}:
                 told = further
+            elif further.after not in told.after:
+                told = told.told(told.options)
+                told.after += further.after
         except OtherTests:
             raise
         except UserError:

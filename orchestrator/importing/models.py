@@ -117,6 +117,13 @@ def entries_by_model(
         yield file, replace(names, classifier=model), own
 
 
+def own_keys(file: Any, key: Mapping[str, str], *, apart: bool) -> Mapping[str, str]:
+    """Return the names of a file's own entries: true classes may be another's, if `apart`."""
+    if not apart or "y_true" not in key or key["y_true"] in entry_names(file):
+        return key
+    return {own: name for own, name in key.items() if own != "y_true"}
+
+
 def tell_unread(opened: Sequence[InMemory]) -> None:
     """Warn of the first file's entries that are read for none of its models."""
     first = opened[0].file

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs.run import Probability
@@ -23,15 +25,17 @@ from manyseed.orchestrator.importing.cut import require_ended
 from manyseed.orchestrator.importing.frames import read_frame
 from manyseed.orchestrator.importing.labels import are_from_one
 from manyseed.orchestrator.importing.mapping import Columns, Values
-from manyseed.orchestrator.importing.models import entries_by_model, tell_unread
+from manyseed.orchestrator.importing.models import entries_by_model, own_keys, tell_unread
+from manyseed.orchestrator.importing.naming import require_read
+from manyseed.orchestrator.importing.patterns import no_such
 from manyseed.orchestrator.importing.predictions import Entries, Names, shown_below
-from manyseed.orchestrator.importing.rows import parts_of
+from manyseed.orchestrator.importing.rows import parts_of, without_runs
 from manyseed.orchestrator.importing.tables import openml
 from manyseed.orchestrator.importing.truths import (
     blamed,
+    entries_of_truth,
     further_entries,
     require_lengths,
-    true_classes,
 )
 from manyseed.orchestrator.importing.unlike import in_one_order, stacked
 
@@ -46,12 +50,14 @@ def tables_of(
     truths: Mapping[Path, Path | None],
     of_paths: Mapping[Path, Mapping[str, Any]],
     classes: dict[str, tuple[str, ...]],
+    excluded: Collection[str] = (),
 ) -> list[Entries]:
     """Return what tables hold, by the names of data sets and classifiers in them.
 
     `truths`: the file of true classes of each; `of_paths`: what its path says. `classes` of each
-    data set are added.
+    data set are added. `excluded`: patterns of runs in them that are left out.
     """
+    unused = {*excluded}
     files = [*dict.fromkeys(file for file, _ in named)]
     require_ended(files)
     by_names: dict[tuple[Names, Columns], list[tuple[Path, Values]]] = {}
@@ -60,7 +66,13 @@ def tables_of(
             at = truths[file]
             said = (*of_paths.get(file, {}).items(), *([("truth", at)] if at else []))
             for of_part, own_columns, where in parts_of(file, names, columns, at):
-                by_names.setdefault((of_part, own_columns), []).append((file, (*said, *where)))
+                kept, used = without_runs(file, of_part, own_columns, where, excluded)
+                unused -= used
+                if kept is None:
+                    continue
+                by_names.setdefault((of_part, own_columns), []).append((file, (*said, *kept)))
+        if unused:
+            raise no_such(min(unused))
         entries = []
         for (names, own_columns), found in by_names.items():
             paths, values = [file for file, _ in found], [each for _, each in found]
@@ -88,23 +100,42 @@ def arrays_of(
     classes: dict[str, tuple[str, ...]],
     probability: Probability,
     probabilities: bool,
+    class_names: Sequence[str] | None = None,
+    given: Sequence[Any] = (),
 ) -> list[Entries]:
     """Return what files of arrays hold, by classifier.
 
     `scratch`: a folder for temporary files. `for_all` and `own_truths`: true classes of all files,
     or of each. `runs`: the table that describes each run. `of_paths`: what a file's path says.
-    `classes` of each data set are added.
+    `classes` of each data set are added. `class_names`: of all files, in the order of the scores.
+    `given`: the files and folders of the import, beside which these may be.
     """
     allow_open(4 * len(named))
     more = further_entries(for_all, runs, key)
-    each_of = [of_one for one, of in named for of_one in entries_by_model(one, of, key, ENTRIES)]
+    if class_names:
+        if [*map(str, more.get("class_names", class_names))] != [*class_names]:
+            what = f"has {some([*map(str, more['class_names'])], _MOST_NAMED)}, but --classes "
+            what += some(class_names, _MOST_NAMED)
+            raise UserError(what, file=for_all, key="class_names", remedy="give one of them")
+        more = {**more, "class_names": np.array(class_names)}
+    has_truths = for_all is not None or bool(own_truths)
+    each_of = [
+        of_one
+        for one, of in named
+        for of_one in entries_by_model(one, of, own_keys(one, key, apart=has_truths), ENTRIES)
+    ]
     keys_of = [(one, keys) for one, _, keys in each_of]
     opened = each_read(keys_of, lambda both: opened_as_held(both[0], scratch, stack, both[1]))
     tell_unread(opened)
     for held in opened:
         if held.file in own_truths and "y_true" not in held.small:
-            held.small["y_true"] = true_classes(own_truths[held.file], key)
+            held.small.update(entries_of_truth(own_truths[held.file], key))
     require_lengths(opened, more.get("y_true"), for_all)
+    unnamed = [held for held in opened if "class_names" not in {*held.small, *more}]
+    y_true = next((each["y_true"] for each in (more, opened[0].small) if "y_true" in each), None)
+    if unnamed and y_true is not None:
+        known = classes.get(named[0][1].dataset or unnamed[0].file.stem, ())
+        require_read(given, unnamed, y_true, known)
     of_dataset: dict[str, list[tuple[Any, Mapping[str, Any]]]] = {}
     for held, (_, names, _) in zip(opened, each_of, strict=True):
         array = held.large.get("labels") if len(held.large) == 1 else None

@@ -10,6 +10,7 @@ from typing import Any
 from manyseed.jobs.checks import parsed, quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, require_one_of
+from manyseed.orchestrator.importing.frames import TABLES
 from manyseed.orchestrator.importing.mapping import NAMES
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
@@ -133,11 +134,25 @@ def without_excluded(lists: Sequence[Sequence[Any]], excluded: Sequence[str]) ->
     paths = [one for files in lists for one in files if isinstance(one, Path)]
     for form in excluded:
         if not any(one.match(form) for one in paths):
-            raise UserError("no file matches it", key="--exclude", value=form)
+            raise no_such(form)
     gone = {one for one in paths if any(map(one.match, excluded))}
     return [
         [one for one in files if not (isinstance(one, Path) and one in gone)] for files in lists
     ]
+
+
+def no_such(form: str) -> UserError:
+    """Return the error for a pattern of what is left out that is nothing's."""
+    remedy = "files by the ends of their paths, vit/seed-6.npy; runs of a table, vit/6"
+    return UserError("no file matches it, nor a run", key="--exclude", value=form, remedy=remedy)
+
+
+def of_runs(files: Sequence[Any], excluded: Sequence[str]) -> list[str]:
+    """Return the patterns that are no file's, if all are tables, whose runs they may be."""
+    paths = [one for one in files if isinstance(one, Path)]
+    if len(paths) < len(files) or not all(one.suffix in TABLES for one in paths):
+        return []
+    return [form for form in excluded if not any(one.match(form) for one in paths)]
 
 
 def _in_order(file: Path) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from manyseed.orchestrator.importing.truths import with_truth
 NEEDED = ("row_id", "prediction", "truth")
 OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)
 OTHERS = "columns of other classifiers"
+EXCLUDED = "runs that are left out"
+OF_ROWS = (*NAMES, "truth", OTHERS, EXCLUDED)
+"""Values that say which rows and columns are meant, and are no columns."""
 
 
 def parts_of(
@@ -91,5 +94,34 @@ def part_of(path: Path, named: Columns, values: Values) -> pl.DataFrame:
         if own in NAMES:
             frame = frame.filter(frame[of[own]].cast(pl.String) == value)
     frame = frame[[name for name in frame.columns if name not in of.values()]]
+    if excluded := dict(values).get(EXCLUDED):
+        run = given.get("run", "run")
+        frame = frame.filter(
+            ~frame[run].cast(pl.String).is_in(list(excluded)).fill_null(value=False)
+        )
     truth = dict(values).get("truth")
     return frame if truth is None else with_truth(frame, truth, given, path)
+
+
+def without_runs(
+    path: Path, names: Names, named: Columns, values: Values, excluded: Collection[str]
+) -> tuple[Values | None, set[str]]:
+    """Return what tells a part's rows, but those of runs left out, and which patterns did so.
+
+    None if no run is left. `excluded`: patterns of runs, ``cnn/7``.
+    """
+    run = dict(named).get("run", "run")
+    frame = part_of(path, named, values)
+    if not excluded or run not in frame.columns:
+        return values, set()
+    runs = [str(one) for one in frame[run].unique(maintain_order=True)]
+    of = {one: Path(excluding(names.classifier, one)) for one in runs}
+    matching = {one: {form for form in excluded if path.match(form)} for one, path in of.items()}
+    left = tuple(one for one in runs if matching[one])
+    used = set[str]().union(*matching.values())
+    return (None if len(left) == len(runs) else (*values, (EXCLUDED, left))), used
+
+
+def excluding(classifier: str | None, run: object) -> str:
+    """Return what leaves out a run of a table."""
+    return f"{classifier}/{run}" if classifier else str(run)

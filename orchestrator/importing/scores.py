@@ -144,6 +144,14 @@ def _are_shares(p: NDArray[np.floating[Any]]) -> bool:
     return bool((abs(p.sum(axis=1, dtype=np.float64) - 1) <= _rounding(p)).all())
 
 
+def seem_shares(array: Any) -> bool:
+    """Return whether the first scores sum to 1 over the last axis, whatever the others are."""
+    if array.dtype.kind != "f" or len(array.shape) < 2 or not all(array.shape):
+        return False
+    values = array[np.arange(min(array.shape[0], 100 if len(array.shape) == 2 else 1))]
+    return bool((values >= 0).all() and np.allclose(values.sum(axis=-1), 1, atol=1e-3))
+
+
 def require_logits(scores: Any, file: Path) -> None:
     """Refuse scores that in every run look like probabilities, sigmoids, percentages or votes.
 

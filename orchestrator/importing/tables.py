@@ -16,7 +16,7 @@ from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
 from manyseed.jobs.datasets.columns import is_number
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import OtherTests, Unread, UserError, nearest
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError, nearest, shell_word
 from manyseed.orchestrator.importing.classes import (
     CLASS,
     CONFIDENCE,
@@ -30,7 +30,11 @@ from manyseed.orchestrator.importing.classes import (
 )
 from manyseed.orchestrator.importing.filenames import form_of_folds
 from manyseed.orchestrator.importing.frames import read_frame
-from manyseed.orchestrator.importing.lacking import require_predictions
+from manyseed.orchestrator.importing.lacking import (
+    lacking_cells,
+    repeated_rows,
+    require_predictions,
+)
 from manyseed.orchestrator.importing.mapping import (
     NAMES,
     Columns,
@@ -52,7 +56,7 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     shown_below,
 )
-from manyseed.orchestrator.importing.rows import NEEDED, OTHERS, OWN, part_of
+from manyseed.orchestrator.importing.rows import NEEDED, OF_ROWS, OWN, excluding, part_of
 from manyseed.orchestrator.importing.scored import classes_in_place
 from manyseed.orchestrator.importing.scores import (
     Predicted,
@@ -103,6 +107,7 @@ def openml(
     keys: list[pl.DataFrame] = []
     first: dict[int, tuple[pl.DataFrame, str]] = {}
     places: list[str] = []
+    leaving: dict[str, str] = {}
     shown = shown_below(paths)
     is_numbered = any(name == "run" for each in values for name, _ in each)
     class_names, has_confidences = _classes(paths, columns, values)
@@ -135,6 +140,7 @@ def openml(
             model = dict(values[number]).get("classifier")
             where = shown[path] if model is None else f"{model} in {shown[path]}"
             places.append(f"run {run} of {where}" if has_run else where)
+            leaving[places[-1]] = f"--exclude {shell_word(excluding(model, run))}"
             keys.append(
                 pl.DataFrame(
                     {
@@ -164,6 +170,9 @@ def openml(
                     ]
                     require_no_data_sets(paths, columns, truths, what)
                 remedy = rows_told(paths[0], columns)
+                if has_run:
+                    short = places[-1] if len(test_set) <= len(known) else place
+                    remedy += f"\n  to leave {short} out: {leaving[short]}"
                 raise OtherTests(what, file=path, key="row_id", remedy=remedy)
     names_in = {*_names(part_of(paths[0], columns, values[0]), dict(columns), paths[0]).values()}
     if "fold" in names_in and "row_id" not in names_in and len(keys) > 1:
@@ -266,9 +275,7 @@ def _classes(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the classes of all files, and whether all have confidences."""
     # what a path says may also stand in the file, which is refused later
-    parts = [
-        tuple(each for each in said if each[0] in (*NAMES, "truth", OTHERS)) for said in values
-    ]
+    parts = [tuple(each for each in said if each[0] in OF_ROWS) for said in values]
     columns = [
         [c for c in _frame(path, named, part).columns if c.startswith(CONFIDENCE)]
         for path, part in zip(paths, parts, strict=True)
@@ -293,7 +300,7 @@ def _classes(
 def _with_values(frame: pl.DataFrame, values: Values, file: Path) -> pl.DataFrame:
     """Return a table with what its file's path says, as columns."""
     for name, value in values:
-        if name in (*NAMES, "truth", OTHERS):  # says which rows these are, or is there already
+        if name in OF_ROWS:  # says which rows these are, or is there already
             continue
         if name in frame.columns:
             raise UserError("is a column, and a part of the path", file=file, key=name)
@@ -370,7 +377,7 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
             what = f"must be {_KINDS[dtype]}"
             raise UserError(what, file=path, key=name, remedy=two) from None
         if frame[name].has_nulls() or (dtype == pl.String and _is_some_missing(frame[name])):
-            raise UserError("has missing values", file=path, key=name)
+            raise lacking_cells(frame, name, _are_missing(frame[name]), values, path)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
             form = given.get("confidence", f"{CONFIDENCE}{CLASS}")
             p = frame.select(pl.col("^confidence[.].*$").cast(pl.Float64, strict=False)).to_numpy()
@@ -384,6 +391,12 @@ def _frame(path: Path, named: Columns, values: Values = ()) -> pl.DataFrame:
 
 _SHOWN = 5  # classes in a message
 _MISSING = ("", "nan", "na", "n/a", "none", "null", "<na>")
+
+
+def _are_missing(values: pl.Series) -> pl.Series:
+    """Return which values are missing, or words that stand for that."""
+    words = values.cast(pl.String).str.strip_chars().str.to_lowercase().is_in(_MISSING)
+    return values.is_null() | (words & (values.dtype == pl.String and _is_some_missing(values)))
 
 
 def _is_some_missing(labels: pl.Series) -> bool:
@@ -462,6 +475,8 @@ def _runs(
             )
         if (again := part.filter(part["row_id"].is_duplicated())["row_id"]).len():
             model = dict(values).get("classifier")
+            if not (once := part.unique())["row_id"].is_duplicated().any():
+                raise repeated_rows(frame, part.height - once.height, path)
             raise UserError(
                 f"repeat {repeat}, run {run}{f' of {model}' if model else ''} predicts row "
                 f"{again[0]} more than once",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import OtherTests, Unread, UserError, require_one_of
+from manyseed.orchestrator.errors import OtherTests, Unread, UserError, require_one_of, shell_word
 from manyseed.orchestrator.importing.archive import opened, read_tensors
 from manyseed.orchestrator.importing.arrays import (
     NOTHING,
@@ -27,7 +27,7 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import texts
 from manyseed.orchestrator.importing.frames import TABLES, read_frame
-from manyseed.orchestrator.importing.mapping import is_id, truth_column
+from manyseed.orchestrator.importing.mapping import is_id, meant_entries, truth_column
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
 
 _HOLDING = (".npy", ".npz", ".pt", ".pth", *TABLES)
@@ -255,9 +255,14 @@ def sorted_rows(frame: pl.DataFrame, truth: str, file: Path) -> pl.DataFrame:
     orders = {tuple(one.arg_sort()): one.name for one in numbers}
     unsorted = [one.name for one in ids if not one.is_sorted()]
     if wrong := [*orders.values()][1:] or ([] if orders else unsorted):
-        remedy = "sort the rows as the predictions are, and remove this column"
-        raise UserError(
-            "may say in which order the rows are", file=file, key=wrong[0], remedy=remedy
+        raise Unread(
+            f"{wrong[0]} may say in which order the rows are",
+            file=file,
+            key=truth,  # which is not otherwise known
+            options={"key": {"y_true": truth}},
+            before="sort the rows as the predictions are; if they are so already: ",
+            after=f"\n  --key y_true={shell_word(truth)} reads {file.name} in the order of its "
+            f"rows, which must be that of the predictions, and not {wrong[0]}",
         )
     return frame[list(next(iter(orders)))] if orders else frame
 
@@ -274,28 +279,47 @@ def holds_runs(truth: Path, key: Mapping[str, str] | None) -> bool:
 
 def _truth(file: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
     """Return the true classes in a file of them alone, or in one that also holds others."""
+    return _held(file, key)["y_true"]
+
+
+def _held(file: Path, key: Mapping[str, str] | None) -> dict[str, NDArray[Any]]:
+    """Return the true classes in a file, and what else it says of the test points."""
     if file.suffix in TABLES:
-        name = truth_column(read_frame(file, ()), file)
-        return np.array(sorted_rows(read_frame(file, (name,)), name, file)[name].to_list())
+        given = (key or NOTHING).get("y_true", "")
+        name = truth_column(read_frame(file, ()), file, given)
+        frame = read_frame(file, (name,))
+        frame = frame if name == given else sorted_rows(frame, name, file)
+        return {"y_true": np.array(frame[name].to_list())}
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if file.suffix in READERS and file.suffix != ".npy":
-            keys = (
-                {"y_true": of} if (of := _entry(file, (key or NOTHING).get("y_true"))) else NOTHING
-            )
+            keys = _keys_of(file, key or NOTHING)
             held = opened_as_held(file, scratch, stack, keys)
             if "y_true" in held.small:
-                return np.asarray(held.small["y_true"])
+                if not held.large:  # else others are of the predictions in it
+                    _tell_unread(held)
+                used = ("y_true", "class_names") if held.large else _OF_POINTS
+                return {of: np.asarray(held.small[of]) for of in used if of in held.small}
             array = next(iter(held.large.values()), None)
             if array is None:
                 raise UserError("y_true is missing", file=file)
         else:
             array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
-        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
+        return {"y_true": array[np.arange(array.shape[0])] if array.shape else np.empty(0)}
 
 
-def _entry(file: Path, given: str | None) -> str | None:
-    """Return the entry of true classes in a file: the one given, or the only one named so."""
+_OF_POINTS = ("y_true", "class_names", "test_index")
+
+
+def _tell_unread(held: InMemory) -> None:
+    of_runs = [name for own, name in held.called.items() if own not in _OF_POINTS]
+    if unread := [*held.unread, *of_runs]:
+        are = "entries {} were" if len(unread) > 1 else "entry {} was"
+        warn(f"{held.file.name}: {are.format(some(unread, 5))} not read.")
+
+
+def _keys_of(file: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of a file of true classes: those given, or the only one named so."""
     if file.suffix == ".npz":
         with opened(
             file, "an NPZ file", "write it with numpy.savez(FILE, y_true=y_true)"
@@ -303,15 +327,24 @@ def _entry(file: Path, given: str | None) -> str | None:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
     else:
         names = [*read_tensors(file)]
-    known = [name for name in (given, "y_true") if name in names][:1]
+    known = [name for name in (given.get("y_true"), "y_true") if name in names][:1]
     named = known or (names if len(names) == 1 else [n for n in names if _TRUE.fullmatch(n)])
-    return named[0] if len(named) == 1 else None
+    if len(named) != 1:
+        return {}
+    rest = {name: "" for name in names if name not in named}
+    classes = given.get("class_names") or meant_entries(rest).get("class_names")
+    return {"y_true": named[0], **({"class_names": classes} if classes in rest else {})}
 
 
 def true_classes(truth: Path, key: Mapping[str, str] | None) -> NDArray[Any]:
     """Return the true classes in a file."""
+    return entries_of_truth(truth, key)["y_true"]
+
+
+def entries_of_truth(truth: Path, key: Mapping[str, str] | None) -> dict[str, NDArray[Any]]:
+    """Return the true classes in a file, and maybe names of all classes and of test points."""
     try:
-        return _truth(truth, key)
+        return _held(truth, key)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
 
@@ -322,7 +355,7 @@ def further_entries(
     """Return the entries in the files of true classes and of runs, if given."""
     entries: dict[str, NDArray[Any] | list[Any]] = {}
     if truth is not None:
-        entries["y_true"] = true_classes(truth, key)
+        entries |= entries_of_truth(truth, key)
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:

@@ -398,7 +398,7 @@ def test_tables_that_do_not_fit_are_one_message(made: dict[str, Any], tmp_path: 
     refused(frame.with_columns(row_id=pl.col("row_id") + 1), "repeat 0 has other rows")
     refused(frame.drop("confidence.z"), "has other classes than")
     refused(frame.with_columns(prediction=pl.lit("x")), "disagree with their confidences")
-    refused(pl.concat([frame, frame]), r"predicts row \d+ more than once")
+    refused(pl.concat([frame, frame]), r"rows are repeated exactly")
     refused(frame.with_columns(repeat=pl.lit(1)).head(7), "test sets have 7 to 40 points")
 
 

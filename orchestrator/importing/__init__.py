@@ -273,8 +273,8 @@ def _imported(
     files = without_class_names(files)
     every = [*files, *(one for several in of_classifiers.values() for one in several)]
     excluded = of_runs(every, exclude or ())
-    of_files = [one for one in exclude or () if one not in excluded]
-    files, *kept = without_excluded([files, *of_classifiers.values()], of_files)
+    by_path = [one for one in exclude or () if one not in excluded]
+    files, *kept = without_excluded([files, *of_classifiers.values()], by_path)
     gone = [name for name, left in zip(of_classifiers, kept, strict=True) if not left]
     if gone and of_classifiers[gone[0]]:
         remedy = f"leave out --classifier {gone[0]}=…, too"

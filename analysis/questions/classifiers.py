@@ -527,8 +527,13 @@ def _few_runs(
     rest = "".join(f"; {one.limit}" for one in alike)
     where = "this test set" if sets == 1 else "these test sets"
     untold = " So few runs do not tell which classifier varies most." * (len(found) > 1)
+    of = f"Between seeds, sd of accuracy on {where}"
+    headline = first_ones(own, lambda text: f"{of}: {text}{rest}.")
+    if own[-1] not in headline:  # rather all without their intervals
+        sds = [f"{row.classifier} {fixed(row.sd)}" for row in found]
+        headline = first_ones(sds, lambda text: f"{of}: {text}{rest}.")
     yield Answer(
-        first_ones(own, lambda text: f"Between seeds, sd of accuracy on {where}: {text}{rest}."),
+        headline,
         evidence=f"On {where}, accuracy varies between seeds with a standard deviation of "
         f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}).{untold}"
         f"{f' {few}' if few else ''}",

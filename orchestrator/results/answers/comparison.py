@@ -31,6 +31,11 @@ from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.answers.leftout import (
+    chosen_runs,
+    unlike_runs,
+    without_runs,
+)
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
 
@@ -92,6 +97,8 @@ class Compared:
         Likewise for all comparisons that agree in `same`, such as those on one dataset.
     unlike : tuple of str
         Runs of the two that are unlike the others of their repeat in accuracy.
+    without_unlike : Comparison or None
+        The result without these.
     """
 
     a: OneCell
@@ -109,6 +116,7 @@ class Compared:
     together: tuple[float, float] | None = None
     among_like: tuple[float, float] | None = None
     unlike: tuple[str, ...] = ()
+    without_unlike: Comparison | None = None
 
 
 def words(found: Compared) -> Iterator[str]:
@@ -191,6 +199,19 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
         f"{what} saves {100 * saving.share:.0f} % of them (correlation "
         f"{fixed(saving.correlation, 2)}"
         f"{limits}): {n:,} are as precise as {as_much} {noun} unpaired."
+    )
+
+
+def of_unlike(one: Compared) -> str:
+    """Say what the verdict is without the runs that are unlike the others; "" if it is unknown."""
+    if one.without_unlike is None:
+        return ""
+    kept = replace(one, result=one.without_unlike)
+    limits = judged(kept)
+    ends = f" ({_limits(limits)})" if limits else ""
+    difference = signed(one.without_unlike.difference)
+    return (
+        f"Without {'it' if len(one.unlike) == 1 else 'them'}: {in_words(kept)}, {difference}{ends}"
     )
 
 
@@ -453,9 +474,10 @@ class AnalysedSweep:
         If the sweep was not analysed.
     """
 
-    def __init__(self, paths: SweepPaths) -> None:
+    def __init__(self, paths: SweepPaths, without: Sequence[str] = ()) -> None:
         self.paths, self.results = paths, read_results(paths)
         self.plan = Plan.read(paths)
+        self.left_out = chosen_runs(paths, without)
 
     @cached_property
     def cells(self) -> pl.DataFrame:
@@ -519,7 +541,7 @@ class AnalysedSweep:
         paths = self.plan.all_cells.select("cell", "path", planned="identical")
         repeats = last(self.results["repeats"]).select("cell", "repeat_index", same="identical")
         return (
-            _with_epoch(self.results["runs"])
+            without_runs(_with_epoch(self.results["runs"]), self.left_out)
             .filter(~pl.col("identical"))
             .join(paths, on="cell", how="left", maintain_order="left")
             .join(self.digests, on=["path", "repeat_index"], how="left", maintain_order="left")
@@ -535,17 +557,7 @@ class AnalysedSweep:
     @cached_property
     def unlike(self) -> Mapping[int, list[str]]:
         """The runs that are unlike the others of their repeat in accuracy, in words, by cell."""
-        from manyseed.analysis.questions.ranking import outlying
-
-        sizes = last(self.results["repeats"]).select("cell", "repeat_index", "n_test")
-        runs = last(self.runs).filter(~pl.col("fixed")).join(sizes, on=["cell", "repeat_index"])
-        found: dict[int, list[str]] = {}
-        for row in outlying(runs).iter_rows(named=True):
-            address = f"{row['cell']}:{row['repeat_index']}:{row['run_index']}"
-            others = f"{fixed(row['low'], 3)} to {fixed(row['high'], 3)}"
-            text = f"{address} ({fixed(row['accuracy'], 3)}; others {others})"
-            found.setdefault(row["cell"], []).append(text)
-        return found
+        return unlike_runs(self.paths, self.results, self.left_out)
 
     def described(self, cell: AnalysedCell) -> OneCell:
         """Return a cell as comparisons report it."""

@@ -27,10 +27,14 @@ PLAIN: Mapping[str, str] = {
     r"are enough, what matters, and which|^Of other runs$": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
     ),
-    r"^Unlike the others in accuracy, and|^Left out: |; to leave \{\} out|in that repeat is \{\}|"
+    r"^Unlike the others in accuracy, and|^Left out: |^Counted, though unlike|"
+    r"only such runs differ change|; to leave \{\} out|in that repeat is \{\}|"
     r"^Without \{\}|ensembles are drawn of all runs": (
         "`compare` and `howmany` name runs that `answers` tells to be unlike the others, by the "
         "same tests; what a verdict, a number of runs and a standard deviation are without them."
+    ),
+    r"^Test sets limit this|^about \{\} repeats would|^\{\} would not tell": (
+        "`compare` estimates how many repeats would tell a difference that seeds alone tell."
     ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",

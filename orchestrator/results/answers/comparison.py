@@ -23,6 +23,7 @@ from manyseed.analysis.questions.comparison import (
 )
 from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.howmany import PRECISE
+from manyseed.analysis.questions.needed import MOST_SETS, sets_needed
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
 from manyseed.orchestrator.computing.cellgroups import unusual
@@ -136,8 +137,28 @@ def words(found: Compared) -> Iterator[str]:
         yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
     else:
         yield f"No interval over new test sets: {result.no_sets}."
+    yield from _limited_by_sets(found, result)
     yield _better(found, result)
     yield from _pairing(found, result)
+
+
+def _limited_by_sets(found: Compared, result: Comparison) -> Iterator[str]:
+    """Say about how many test sets would tell a difference that seeds alone tell."""
+    is_paired = found.shared_test_sets and result.sets_a >= _ESTIMATED
+    if not is_paired or not told(found, result.seeds) or result.sets is None:
+        return
+    if told(found, result.sets):
+        return
+    half = (result.sets[1] - result.sets[0]) / 2
+    n = sets_needed(result.difference, half, result.sets_a, found.confidence)
+    enough = f"about {n:,} repeats would tell it" if n else f"{MOST_SETS:,} would not tell it"
+    yield (
+        f"Test sets limit this, not seeds: {enough}, if the difference and its spread between test "
+        "sets stay as they are (an estimate)."
+    )
+
+
+_ESTIMATED = 3  # fewest test sets whose spread estimates how many it takes
 
 
 def _limits(limits: tuple[float, float]) -> str:

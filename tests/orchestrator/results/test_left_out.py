@@ -131,3 +131,11 @@ def test_an_address_is_named_as_the_argument_in_python(collapsed: Sweep) -> None
 def test_json_has_both(collapsed: Sweep) -> None:
     found = json.loads(inside("compare", collapsed.directory, "--json")[1])["comparisons"]
     assert found[0]["without_unlike"]["runs_b"] == RUNS - 1
+
+
+def test_points_say_that_it_is_counted(collapsed: Sweep) -> None:
+    text = " ".join(inside("answers", collapsed.directory, "points")[1].split())
+    told = f"Counted, though unlike the others in accuracy: run 1:0:{BAD}. Points where only such"
+    assert text.count(told) == 1
+    only = collapsed.answers("points", where="classifier = 'a'")
+    assert "Counted, though" not in " ".join(one.cannot_tell for one in only)

@@ -99,6 +99,16 @@ def first_ones(
     return shortest(some(number) for number in range(min(len(names), most or len(names)), 0, -1))
 
 
+def all_or_first(ways: Sequence[Sequence[str]], text: Callable[[str], str]) -> str:
+    """Return the text of all names in the first way that has room for them, or of the first."""
+    said = ""
+    for names in ways:
+        said = first_ones(names, text)
+        if names[-1] in said:
+            break
+    return said
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """All answers to a question.

@@ -36,6 +36,12 @@ PLAIN: Mapping[str, str] = {
     r"^Test sets limit this|^about \{\} repeats would|^\{\} would not tell": (
         "`compare` estimates how many repeats would tell a difference that seeds alone tell."
     ),
+    r"in a third of the pairs of runs|^ In \{\} of splits no trimming|"
+    r"scores are typically \{\} times|"
+    r"^on each of \{\} test sets of": (
+        "How many points change class often, what α̂ and error consistency between two sides are "
+        "over, and how much larger the scores of one are, as counted."
+    ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",

@@ -198,6 +198,7 @@ def _are_balanced(sweep: Sweep) -> bool:
 def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = None) -> None:
     """Print the headlines, where the evidence is, and how many notes there are."""
     from manyseed.orchestrator.cli.analyze import notes
+    from manyseed.orchestrator.results.answers.leftout import again_without
     from manyseed.orchestrator.results.answers.summary import other_level
 
     asked = () if where is None else ("--where", where)
@@ -214,24 +215,10 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     more = f", and {counted(number, 'note')}" if number else ""
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
     if any("the others in accuracy; see run" in one.headline for one in found):
-        _say_without(sweep, *asked)
+        for what, verb, runs in again_without(sweep.readable, sweep.results):
+            say_next(what, verb, sweep.directory, *asked, "--without", runs)
     if any(one.about == "usual" for one in found) and (level := other_level(sweep.readable)):
         say_next("Of other runs", "answers", sweep.directory, "--where", level)
-
-
-_FEW = 5  # runs that a command leaves out
-
-
-def _say_without(sweep: Sweep, *asked: str) -> None:
-    """Print the command that answers again without the runs that are unlike the others."""
-    from manyseed.orchestrator.results.answers.leftout import addresses, unlike_runs
-
-    runs = addresses(unlike_runs(sweep.readable, sweep.results))
-    if 0 < len(runs) <= _FEW:
-        pairs = sweep.results["cells"].select("dataset", "classifier").unique()
-        verb = "howmany" if pairs["dataset"].is_unique().all() else "compare"
-        them = "it" if len(runs) == 1 else "them"
-        say_next(f"Without {them}", verb, sweep.directory, *asked, "--without", ",".join(runs))
 
 
 if answers_app.registered_callback is not None:

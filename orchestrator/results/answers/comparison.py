@@ -32,11 +32,7 @@ from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.answers.leftout import (
-    chosen_runs,
-    unlike_runs,
-    without_runs,
-)
+from manyseed.orchestrator.results.answers import leftout
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
 
@@ -498,7 +494,7 @@ class AnalysedSweep:
     def __init__(self, paths: SweepPaths, without: Sequence[str] = ()) -> None:
         self.paths, self.results = paths, read_results(paths)
         self.plan = Plan.read(paths)
-        self.left_out = chosen_runs(paths, without)
+        self.left_out = leftout.chosen_runs(paths, without)
 
     @cached_property
     def cells(self) -> pl.DataFrame:
@@ -562,7 +558,7 @@ class AnalysedSweep:
         paths = self.plan.all_cells.select("cell", "path", planned="identical")
         repeats = last(self.results["repeats"]).select("cell", "repeat_index", same="identical")
         return (
-            without_runs(_with_epoch(self.results["runs"]), self.left_out)
+            leftout.without_runs(_with_epoch(self.results["runs"]), self.left_out)
             .filter(~pl.col("identical"))
             .join(paths, on="cell", how="left", maintain_order="left")
             .join(self.digests, on=["path", "repeat_index"], how="left", maintain_order="left")
@@ -578,7 +574,7 @@ class AnalysedSweep:
     @cached_property
     def unlike(self) -> Mapping[int, list[str]]:
         """The runs that are unlike the others of their repeat in accuracy, in words, by cell."""
-        return unlike_runs(self.paths, self.results, self.left_out)
+        return leftout.unlike_runs(self.paths, self.results, self.left_out)
 
     def described(self, cell: AnalysedCell) -> OneCell:
         """Return a cell as comparisons report it."""

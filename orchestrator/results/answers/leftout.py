@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -15,6 +15,7 @@ from manyseed.orchestrator.plans.plan import Plan
 
 RUN = ("cell", "repeat_index", "run_index")
 _LISTED = 3
+_FEW = 5  # runs that a command leaves out
 
 
 def chosen_runs(paths: SweepPaths, addresses: Sequence[str]) -> pl.DataFrame:
@@ -84,3 +85,12 @@ def gone(without: Sequence[str]) -> list[str]:
 def addresses(unlike: Mapping[int, Sequence[str]]) -> list[str]:
     """Return the addresses of the runs that `unlike_runs` returns."""
     return [text.partition(" ")[0] for texts in unlike.values() for text in texts]
+
+
+def again_without(paths: SweepPaths, results: Results) -> Iterator[tuple[str, str, str]]:
+    """Yield words, the question that is answered again without unlike runs, and these."""
+    runs = addresses(unlike_runs(paths, results))
+    if 0 < len(runs) <= _FEW:
+        models = results["cells"].select("dataset", "classifier").unique()
+        verb = "howmany" if models["dataset"].is_unique().all() else "compare"
+        yield f"Without {'it' if len(runs) == 1 else 'them'}", verb, ",".join(runs)

@@ -521,8 +521,7 @@ def _few_runs(
         yield Answer(_limits(alike), evidence=few[1:], figures=_FIGURES)
         return
     sds = [f"{row.classifier} {fixed(row.sd)}" for row in found]
-    ends = [f" ({fixed(row.low)} to {fixed(row.high)})" for row in found]
-    own = [f"{sd}{end}" for sd, end in zip(sds, ends, strict=True)]
+    own = [f"{s} ({fixed(r.low)} to {fixed(r.high)})" for s, r in zip(sds, found, strict=True)]
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
     rest = "".join(f"; {one.limit}" for one in alike)

@@ -204,19 +204,16 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     asked = () if where is None else ("--where", where)
 
     for one in found:
-        first, *others = one.headline.splitlines()
-        say(first)
-        for line in others:
-            say(line, indent=2 if one.about == "accuracy" else 0)
+        for number, line in enumerate(one.headline.splitlines()):
+            say(line, indent=2 if number and one.about == "accuracy" else 0)
     if not found:
         say(_NO_ANSWERS)
     console.print()
     number = len(notes(sweep))
     more = f", and {counted(number, 'note')}" if number else ""
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
-    if any("the others in accuracy; see run" in one.headline for one in found):
-        for what, verb, runs in again_without(sweep.readable, sweep.results):
-            say_next(what, verb, sweep.directory, *asked, "--without", runs)
+    for what, verb, runs in again_without(sweep.readable, sweep.results, found):
+        say_next(what, verb, sweep.directory, *asked, "--without", runs)
     if any(one.about == "usual" for one in found) and (level := other_level(sweep.readable)):
         say_next("Of other runs", "answers", sweep.directory, "--where", level)
 

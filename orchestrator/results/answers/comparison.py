@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,9 +35,6 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.answers import leftout
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
-
-if TYPE_CHECKING:  # it imports Numba
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +137,9 @@ def words(found: Compared) -> Iterator[str]:
 
 def _limited_by_sets(found: Compared, result: Comparison) -> Iterator[str]:
     """Say about how many test sets would tell a difference that seeds alone tell."""
-    is_paired = found.shared_test_sets and result.sets_a >= _ESTIMATED
-    if not is_paired or not told(found, result.seeds) or result.sets is None:
+    if result.sets is None or told(found, result.sets) or not told(found, result.seeds):
         return
-    if told(found, result.sets):
+    if not found.shared_test_sets or result.sets_a < _ESTIMATED:
         return
     half = (result.sets[1] - result.sets[0]) / 2
     n = sets_needed(result.difference, half, result.sets_a, found.confidence)
@@ -224,8 +220,7 @@ def of_unlike(one: Compared) -> str:
     if one.without_unlike is None:
         return ""
     kept = replace(one, result=one.without_unlike)
-    limits = judged(kept)
-    ends = f" ({_limits(limits)})" if limits else ""
+    ends = f" ({_limits(limits)})" if (limits := judged(kept)) else ""
     difference = signed(one.without_unlike.difference)
     return (
         f"Without {'it' if len(one.unlike) == 1 else 'them'}: {in_words(kept)}, {difference}{ends}"

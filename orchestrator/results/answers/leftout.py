@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from manyseed.analysis.counts import fixed, some
+from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import Tables, last
 from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.paths import SweepPaths
@@ -87,8 +88,15 @@ def addresses(unlike: Mapping[int, Sequence[str]]) -> list[str]:
     return [text.partition(" ")[0] for texts in unlike.values() for text in texts]
 
 
-def again_without(paths: SweepPaths, results: Results) -> Iterator[tuple[str, str, str]]:
-    """Yield words, the question that is answered again without unlike runs, and these."""
+def again_without(
+    paths: SweepPaths, results: Results, found: Sequence[Answer]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield words, the question that is answered again without unlike runs, and these.
+
+    `found`: the headlines; nothing is yielded where these name no such run.
+    """
+    if not any("the others in accuracy; see run" in one.headline for one in found):
+        return
     runs = addresses(unlike_runs(paths, results))
     if 0 < len(runs) <= _FEW:
         models = results["cells"].select("dataset", "classifier").unique()

@@ -28,6 +28,7 @@ PLAIN: Mapping[str, str] = {
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
     ),
     r"^Unlike the others in accuracy, and|^Left out: |^Counted, though unlike|"
+    r"^the others in accuracy; see run$|"
     r"only such runs differ change|; to leave \{\} out|in that repeat is \{\}|"
     r"^Without \{\}|ensembles are drawn of all runs": (
         "`compare` and `howmany` name runs that `answers` tells to be unlike the others, by the "

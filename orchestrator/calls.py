@@ -41,7 +41,15 @@ _ELEMENTS: Mapping[str, tuple[Any, str]] = {
 _LISTS = {"between": 'name its levels, such as between=["xgb", "mlp"]'}
 """Remedies where a list of the text alone would be wrong."""
 
-_UNNAMED = ("self", "cls", "options", "grid")  # parameters that callers do not name
+_UNNAMED = (
+    "self",
+    "cls",
+    "options",
+    "grid",
+    "results",
+    "evidence",
+    "paths",
+)  # parameters that callers do not name
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _COUNTS = ("best", "limit", "workers")
@@ -202,7 +210,7 @@ def _check(
             remedy = nearest(key, names) if names else "it takes none"
             if key in _FILES and not {*_FILES} & {*names}:
                 remedy = f"it returns what to save, such as .savefig(FILE) of a figure; {remedy}"
-            raise UserError(f"{name}() has no such argument", key=key, remedy=remedy)
+            raise UserError(f"{_called(name)} has no such argument", key=key, remedy=remedy)
     try:
         signature.bind(*given, **options)
     except TypeError:
@@ -210,6 +218,11 @@ def _check(
 
 
 _FILES = ("out", "output", "path", "file", "filename", "save", "savefig")
+
+
+def _called(name: str) -> str:
+    """Return a function's name as a call of it; such as answers('points') are calls already."""
+    return name if name.endswith(")") else f"{name}()"
 
 
 def _unbound(
@@ -227,18 +240,20 @@ def _unbound(
         takes = f"{most or 'no'} argument{'s' * (most > 1)}"
         names = [n for n in [*signature.parameters][len(by_place) :] if n not in _UNNAMED]
         remedy = f"give the others by name: {', '.join(names)}" if names else None
-        reason = f"{name}() takes {takes} without a name, not {len(given) - is_method}"
+        reason = f"{_called(name)} takes {takes} without a name, not {len(given) - is_method}"
         return UserError(reason, remedy=remedy)
     for one in by_place[: len(given)]:
         if one.name in options:
-            return UserError(f"{name}() is given it twice", key=one.name)
+            return UserError(f"{_called(name)} is given it twice", key=one.name)
     rest = [*signature.parameters.values()][is_method:]
     is_open = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [one.name for one in rest if one.default is one.empty and one.kind not in is_open]
     had = {*options, *(one.name for one in by_place[: len(given)])}
     *most_of, last = [one for one in needed if one not in had]
     words = f"{', '.join(most_of)} and {last}" if most_of else last
-    return UserError(f"{name}() needs {words}", remedy=f"call it as {name}({', '.join(needed)})")
+    return UserError(
+        f"{_called(name)} needs {words}", remedy=f"call it as {name}({', '.join(needed)})"
+    )
 
 
 def _require(parameter: inspect.Parameter, value: Any) -> None:

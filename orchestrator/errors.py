@@ -576,6 +576,7 @@ _OPTION = re.compile(
             *(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True)),
             r"(?<!\S)-t (?P<table>[a-z_]+)",
             r"--cluster (?P<cluster>[a-z][\w.-]*\w)",
+            r"--without (?P<runs>[\d:,]+)",
             r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+|\w+_index)",
             r"--(?P<option>[a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?!\w)))?",
         ]
@@ -607,6 +608,8 @@ def _argument(match: re.Match[str]) -> str:
         return f'table="{match["table"]}"'
     if match["cluster"]:
         return f'cluster="{match["cluster"]}"'
+    if match["runs"]:
+        return f"without={match['runs'].split(',')}".replace("'", '"')
     if match["values"]:
         values = [v if v.isdecimal() else f'"{v}"' for v in match["values"].split(",")]
         return f"{name_of(match['listing'])}=[{', '.join(values)}]"

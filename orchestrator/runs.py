@@ -82,23 +82,23 @@ class PlannedRun:
         return bool(with_models(cells, rows, where).item())
 
 
-def find_run(paths: SweepPaths, address: str) -> PlannedRun:
+def find_run(paths: SweepPaths, address: str, *, key: str = "RUN") -> PlannedRun:
     """Return the run at an address.
 
     `address`: ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the
-    repeat and the run, counted from 0.
+    repeat and the run, counted from 0. `key`: what errors name it by.
     """
     match = re.fullmatch(r"([0-9a-f]{1,64}):([0-9]{1,9}):([0-9]{1,9})", address)
     if match is None:
         raise UserError(
             "not of the form CELL:REPEAT:RUN",
-            key="RUN",
+            key=key,
             value=address,
             remedy="a cell's number or the first digits of its identity, then the repeat and the "
             "run, counted from 0: 12:0:3",
         )
     plan = Plan.read(paths)
-    cell = _cell(plan, match[1], address)
+    cell = _cell(plan, match[1], address, key)
     number, repeat, run = cell["cell"].item(), int(match[2]), int(match[3])
     rows = plan.rows.filter(cell=number, repeat=repeat, run=run)
     if rows.is_empty():
@@ -107,7 +107,7 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
         raise UserError(
             f"the plan has no such run: cell {number} has repeats 0 to {repeats.max()} and runs "
             f"{runs.min()} to {runs.max()}",
-            key="RUN",
+            key=key,
             value=address,
         )
     return PlannedRun(
@@ -122,7 +122,7 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
     )
 
 
-def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
+def _cell(plan: Plan, text: str, address: str, key: str) -> pl.DataFrame:
     """Return the row of the plan's cells that the text identifies."""
     cells = plan.cells.filter(pl.col("cell_id").str.starts_with(text))
     if text.isdecimal() and int(text) < len(plan.all_cells):
@@ -132,7 +132,7 @@ def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
         if len(cells):
             remedy = f"give more digits: {', '.join(cells['cell_id'].head(5))}"
         what = f"{len(cells)} cells begin with {text}" if len(cells) else f"there is no cell {text}"
-        raise UserError(what, key="RUN", value=address, remedy=remedy)
+        raise UserError(what, key=key, value=address, remedy=remedy)
     return cells
 
 

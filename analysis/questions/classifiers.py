@@ -30,7 +30,13 @@ from manyseed.analysis.questions.intervals import (
     of_variance,
     total,
 )
-from manyseed.analysis.questions.question import WORDS, Answer, Evidence, first_ones
+from manyseed.analysis.questions.question import (
+    WORDS,
+    Answer,
+    Evidence,
+    all_or_first,
+    first_ones,
+)
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
 from manyseed.analysis.questions.usual import (
     CONTEXT,
@@ -444,22 +450,22 @@ def _few_runs(
     """Say how much accuracy varies on one test set or several, without comparing classifiers."""
     if not found and not alike:
         return
-    few = " ".join(one.words for one in alike)
+    few = "".join(f" {one.words}" for one in alike)
     if not found:
-        yield Answer(_limits(alike), evidence=few, figures=_FIGURES)
+        yield Answer(_limits(alike), evidence=few[1:], figures=_FIGURES)
         return
-    limits = [f"{fixed(row.sd)} ({fixed(row.low)} to {fixed(row.high)})" for row in found]
-    own = [f"{row.classifier} {ends}" for row, ends in zip(found, limits, strict=True)]
+    sds = [f"{row.classifier} {fixed(row.sd)}" for row in found]
+    own = [f"{s} ({fixed(r.low)} to {fixed(r.high)})" for s, r in zip(sds, found, strict=True)]
     sure = "95 %, each by itself" if len(found) > 1 else "95 %"
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
     rest = "".join(f"; {one.limit}" for one in alike)
     where = "this test set" if sets == 1 else "these test sets"
     untold = " With so few runs, they are not compared." * (len(found) > 1)
+    of = f"Between seeds, sd of accuracy on {where}"
     yield Answer(
-        first_ones(own, lambda text: f"Between seeds, sd of accuracy on {where}: {text}{rest}."),
+        all_or_first((own, sds), lambda text: f"{of}: {text}{rest}."),
         evidence=f"On {where}, accuracy varies between seeds with a standard deviation of "
-        f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}).{untold}"
-        f"{f' {few}' if few else ''}",
+        f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}).{untold}{few}",
         rows=[asdict(row) for row in found],
         figures=(*_FIGURES, "summary"),
     )

@@ -89,6 +89,7 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
             (pl.col("flips") > 0).sum().alias("flipping"),
             (pl.col("flips") >= OFTEN).sum().alias("often"),
             (~pl.col("known")).sum().alias("unknown"),
+            pl.col("n_runs").max().alias("runs"),
         )
         .filter(pl.col("flipping") > 0)
         .sort("flipping", descending=True, maintain_order=True)
@@ -106,7 +107,7 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
     evidence = " ".join(
         f"{row['classifier']} on {row['dataset']}: "
         f"{counted(row['flipping'], 'point')} change{'s' if row['flipping'] == 1 else ''} class "
-        f"between runs, {row['often']:,} of them in a third of the pairs of runs or more; for "
+        f"between runs{_how_often(row)}; for "
         f"{row['points'] - row['unknown']:,} of {row['points']:,} points these runs tell (95 %) "
         "which class most further runs would predict."
         for row in found.head(limit).iter_rows(named=True)
@@ -125,6 +126,17 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         evidence=evidence,
         figures=("points",),
     )
+
+
+_TELLING = 7
+"""Fewest runs of which one that differs is in fewer than a third of the pairs: 2 / n of them."""
+
+
+def _how_often(row: Mapping[str, Any]) -> str:
+    """Say how many points change class often, unless any change at all is often."""
+    if row["runs"] < _TELLING:
+        return ""
+    return f", {row['often']:,} of them in a third of the pairs of runs or more"
 
 
 def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:

@@ -26,6 +26,7 @@ Floats = NDArray[np.floating[Any]]
 Rows = NDArray[np.intp]
 
 FEWEST_B = 2  # runs in a reference
+SCALES = 1.25  # ratio of two sides' scores from which their scales are told
 BATCH = 32  # bootstrap samples tested together
 
 
@@ -38,6 +39,8 @@ class AlphaHatBetween:
     each against the others; None with fewer than three. `infeasible`: share of resamples that no
     trimming makes acceptable; each counts as 1. `n_side`: test points on each side. `delta`:
     resolution: smaller contamination is not seen. `close`: α̂ up to which runs are called close.
+    `scale`: typical size of A's values over that of B's, medians of absolute values; None if
+    either is 0.
     """
 
     alpha_hat: float
@@ -53,6 +56,7 @@ class AlphaHatBetween:
     delta: float
     close: float
     confidence: float
+    scale: float | None = None
 
     @property
     def alike(self) -> bool | None:
@@ -89,7 +93,23 @@ class AlphaHatBetween:
             f"{far:,} of {self.runs_a:,} runs of A are above {self.close:g} "
             f"against {counted(self.runs_b, 'run')} of B{sets}.{own} "
             f"δ = {fixed(self.delta, 3)} at N = {self.n_side:,} test points per side{resolved}."
+            f"{self._doubts()}"
         )
+
+    def _doubts(self) -> str:
+        """Say where α̂ counts splits as 1, and where scores of another scale alone may do it."""
+        text = ""
+        if round(self.infeasible, 2) > 0:
+            text = (
+                f" In {self.infeasible:.0%} of splits no trimming makes A's runs acceptable, which "
+                "counts as 1."
+            )
+        if self.alike is False and self.scale is not None and not 1 / SCALES < self.scale < SCALES:
+            text += (
+                f" A's scores are typically {self.scale:.2g} times as large as B's: that alone is "
+                "seen as unlike, whatever classes are predicted."
+            )
+        return text
 
 
 def alpha_hat_between(
@@ -161,7 +181,14 @@ def alpha_hat_between(
         delta=max(deltas),
         close=close,
         confidence=confidence,
+        scale=_scale(a, b),
     )
+
+
+def _scale(a: Sequence[Floats], b: Sequence[Floats]) -> float | None:
+    """Return the typical size of A's values over that of B's."""
+    of_a, of_b = (float(np.median([np.median(np.abs(one)) for one in side])) for side in (a, b))
+    return of_a / of_b if min(of_a, of_b) > 0 and math.isfinite(of_a / of_b) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +200,7 @@ class ConsistencyBetween:
     has a single run. `within_a` and `within_b`: mean local error consistency of pairs within each
     side; None with fewer than two runs. `less`: by how much pairs between are less consistent than
     the average of both within. `less_low` and `less_high`: its interval over seeds; None with fewer
-    than three runs on a side.
+    than three runs on a side. `n_test`: points of a test set.
     """
 
     ec_local: float
@@ -190,6 +217,7 @@ class ConsistencyBetween:
     runs_b: int
     n_test: int
     confidence: float
+    test_sets: int = 1
 
     def __str__(self) -> str:
         return self.words
@@ -201,9 +229,12 @@ class ConsistencyBetween:
         interval = ""
         if self.low is not None and self.high is not None:
             interval = f" ({fixed(self.low, 3)} to {fixed(self.high, 3)}, {sure})"
+        on = f"on {self.n_test:,} test points"
+        if self.test_sets > 1:
+            on = f"on each of {self.test_sets:,} test sets of {self.n_test:,} points"
         text = (
             f"Local error consistency between A and B is {fixed(self.ec_local, 3)}{interval}, over "
-            f"{self.runs_a:,} × {self.runs_b:,} pairs of runs on {self.n_test:,} test points"
+            f"{self.runs_a:,} × {self.runs_b:,} pairs of runs {on}"
         )
         if self.less is None or self.within_a is None or self.within_b is None:
             return f"{text}."
@@ -267,6 +298,7 @@ def consistency_between(
         runs_b=max(one.n for one in found),
         n_test=max(one.n_test for one in found),
         confidence=confidence,
+        test_sets=len(found),
     )
 
 

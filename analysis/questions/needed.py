@@ -9,6 +9,21 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.questions.effects import REFERENCES
+from manyseed.analysis.questions.intervals import t_quantile
+
+MOST_SETS = 1000  # test sets beyond which an estimate of how many it takes says nothing
+
+
+def sets_needed(difference: float, half: float, n: int, confidence: float) -> int | None:
+    """Return how many test sets tell a difference from 0, at the spread between the n so far.
+
+    `half`: half of the t interval of the n. None beyond `MOST_SETS`.
+    """
+    error = half / t_quantile(confidence, n - 1) * n**0.5
+    for more in range(n + 1, MOST_SETS + 1):
+        if t_quantile(confidence, more - 1) * error < abs(difference) * more**0.5:
+            return more
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,16 @@ def first_ones(
     return shortest((some(number) for number in numbers), width)
 
 
+def all_or_first(ways: Sequence[Sequence[str]], text: Callable[[str], str]) -> str:
+    """Return the text of all names in the first way that has room for them, or of the first."""
+    said = ""
+    for names in ways:
+        said = first_ones(names, text)
+        if names[-1] in said:
+            break
+    return said
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """All answers to a question.

@@ -190,7 +190,8 @@ def outlying(runs: pl.DataFrame, rare: float = RARE) -> pl.DataFrame:
     Two tests must tell it: of one more value beside normal ones (Student's t), and of errors on as
     many independent points. Both are corrected for the number of runs (Bonferroni).
 
-    `runs`: with `n_test`. Adds `low` and `high`, the least and largest accuracy of the others.
+    `runs`: with `n_test`. Adds `low` and `high`, the least and largest accuracy of the others, and
+    `std_kept`, the standard deviation of the runs of the repeat that are not among these.
     """
     known = runs.filter(~pl.col("identical") & pl.col("accuracy").is_not_null())
     value = pl.col("accuracy")
@@ -198,7 +199,7 @@ def outlying(runs: pl.DataFrame, rare: float = RARE) -> pl.DataFrame:
         others=pl.len().over(REPEAT) - 1, away=value - value.mean().over(REPEAT)
     ).filter(pl.col("others") > 1)
     if known.is_empty():
-        return known.with_columns(low=value, high=value)
+        return known.with_columns(low=value, high=value, std_kept=value)
     n, away, points = (
         known[name].cast(pl.Float64).to_numpy() for name in ("others", "away", "n_test")
     )
@@ -219,7 +220,8 @@ def outlying(runs: pl.DataFrame, rare: float = RARE) -> pl.DataFrame:
     rare /= 2 * known.height  # on either side, of each run
     told = np.asarray(t_below(n - 1, -np.nan_to_num(t)) < rare)
     told[told] = [normal_above(one) < rare for one in z[told]]
-    return found.filter(told)
+    kept = value.filter(~pl.col("told")).std().over(REPEAT)
+    return found.with_columns(told=told).with_columns(std_kept=kept).filter("told").drop("told")
 
 
 def outlier(row: Mapping[str, Any]) -> str:
@@ -229,20 +231,31 @@ def outlier(row: Mapping[str, Any]) -> str:
     return f"{address} ({fixed(row['accuracy'], 3)}; others {others})"
 
 
-def _outlying(found: pl.DataFrame, of: int) -> tuple[str, str]:
+def _outlying(found: pl.DataFrame, runs: pl.DataFrame) -> tuple[str, str]:
     """Say which runs are unlike the others in accuracy: a headline, and the evidence."""
+    of = runs.height
     far = (pl.col("accuracy") - (pl.col("low") + pl.col("high")) / 2).abs()
     row = found.sort(far, *REPEAT, "run_index", descending=[True, False, False, False])
     one = row.row(0, named=True)
     number = f"{found.height:,} of {of:,} runs {'is' if found.height == 1 else 'are'} unlike"
     headline = f"{number} the others in accuracy; see run {outlier(one)}."
+    every = runs.filter(pl.all_horizontal(pl.col(name) == one[name] for name in REPEAT))
+    std, kept = every["accuracy"].std(), one["std_kept"]
+    spread = ""
+    if isinstance(std, float) and kept is not None:
+        same = found.join(row.head(1), on=REPEAT, how="semi").height
+        without = "it" if same == 1 else f"the {same:,} such runs"
+        spread = (
+            f" The standard deviation of accuracy in that repeat is {fixed(std)} with and "
+            f"{fixed(kept)} without {without}."
+        )
     repeat = "its repeat" if found.height == 1 else "their repeats"
     return headline, (
         f"{number} the others of {repeat} in accuracy: by more than these differ and than "
         f"independent errors would (two tests, p below {RARE:g} for all runs together); the "
         f"farthest is run {one['run_index']} of cell {one['cell']} ({one['dataset']} × "
         f"{one['classifier']}), repeat {one['repeat_index']}, with {fixed(one['accuracy'])}, and "
-        f"{fixed(one['low'])} to {fixed(one['high'])} for the others."
+        f"{fixed(one['low'])} to {fixed(one['high'])} for the others.{spread}"
     )
 
 
@@ -279,7 +292,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
         )
     if apart.height:
-        headline, sentence = _outlying(apart, every.height)
+        headline, sentence = _outlying(apart, every)
         lines.append(headline)
         text += f"{' ' if text else ''}{sentence}"
     divided = runs.filter("divided").sort(

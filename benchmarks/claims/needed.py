@@ -409,7 +409,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The accuracies of all 12 runs are equal, while up to 24 % of further runs may differ",
         "howmany, answers",
         r"it cannot be told yet, as|by \{\} at most, \{\} runs are enough|"
-        r"further runs may differ|runs of \{\} are equal on|^\* If pairs differ by one",
+        r"further runs may differ|runs of \{\} are equal on|^\* If the EC of further",
         _differing(0.25),
         _says_equal,
         "a quarter of the runs differ",

@@ -30,8 +30,21 @@ PLAIN: Mapping[str, str] = {
     r"^Told alone, not among all pairs": (
         "`compare` of some pairs names verdicts that its interval for all pairs does not tell."
     ),
-    r"^Unlike the others in accuracy, and": (
-        "`compare` names runs that `answers` tells to be unlike the others, by the same tests."
+    r"^Unlike the others in accuracy, and|^Left out: |^Counted, though unlike|"
+    r"^the others in accuracy; see run$|"
+    r"only such runs differ change|; to leave \{\} out|in that repeat is \{\}|"
+    r"^Without \{\}|ensembles are drawn of all runs": (
+        "`compare` and `howmany` name runs that `answers` tells to be unlike the others, by the "
+        "same tests; what a verdict, a number of runs and a standard deviation are without them."
+    ),
+    r"^Test sets limit this|^about \{\} repeats would|^\{\} would not tell": (
+        "`compare` estimates how many repeats would tell a difference that seeds alone tell."
+    ),
+    r"in a third of the pairs of runs|^ In \{\} of splits no trimming|"
+    r"scores are typically \{\} times|"
+    r"^on each of \{\} test sets of": (
+        "How many points change class often, what α̂ and error consistency between two sides are "
+        "over, and how much larger the scores of one are, as counted."
     ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",

@@ -134,6 +134,14 @@ def name(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
         _write_names(folder(canonical, home), samples)
 
 
+def name_rows(names: Sequence[str], canonical: Mapping[str, Any], home: Path) -> None:
+    """Write what rows are called beside a prepared copy, of which names are no part."""
+    with suppress(OSError):  # a folder of others that may not be changed
+        place(
+            folder(canonical, home) / _NAMES["row_id"], partial(_put, json.dumps([*names]).encode())
+        )
+
+
 def _write_names(where: Path, samples: Samples) -> None:
     """Write what samples and columns are called, as far as that is known."""
     names = samples.names

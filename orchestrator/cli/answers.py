@@ -198,21 +198,22 @@ def _are_balanced(sweep: Sweep) -> bool:
 def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = None) -> None:
     """Print the headlines, where the evidence is, and how many notes there are."""
     from manyseed.orchestrator.cli.analyze import notes
+    from manyseed.orchestrator.results.answers.leftout import again_without
     from manyseed.orchestrator.results.answers.summary import other_level
 
     asked = () if where is None else ("--where", where)
 
     for one in found:
-        first, *others = one.headline.splitlines()
-        say(first)
-        for line in others:
-            say(line, indent=2 if one.about == "accuracy" else 0)
+        for number, line in enumerate(one.headline.splitlines()):
+            say(line, indent=2 if number and one.about == "accuracy" else 0)
     if not found:
         say(_NO_ANSWERS)
     console.print()
     number = len(notes(sweep))
     more = f", and {counted(number, 'note')}" if number else ""
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
+    for what, verb, runs in again_without(sweep.readable, sweep.results, found):
+        say_next(what, verb, sweep.directory, *asked, "--without", runs)
     if any(one.about == "usual" for one in found) and (level := other_level(sweep.readable)):
         say_next("Of other runs", "answers", sweep.directory, "--where", level)
 

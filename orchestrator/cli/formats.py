@@ -444,12 +444,15 @@ _PLACES = _NUMBERED.split()
 _Limits = tuple[float | None, float | None]
 LEVELS = ("alpha_hat", "alpha_hat_mean")
 """Columns of α̂ that say nothing below their resolution δ."""
+LARGEST = ("alpha_hat_max", "largest")
+"""The largest α̂ of those that a mean is over: in a table, and of a group of its rows."""
 
 
 def bounded(frame: pl.DataFrame) -> pl.DataFrame:
     """Return rows without each α̂, and its interval, that is below δ; where there is a column δ.
 
-    The column NAME_below then has δ. What is below it cannot be told: it is no number.
+    The column NAME_below then has δ. What is below it cannot be told: it is no number. A mean of
+    which one value is above δ, in a column `LARGEST`, is shown.
     """
     import polars as pl
 
@@ -457,6 +460,8 @@ def bounded(frame: pl.DataFrame) -> pl.DataFrame:
         return frame
     for name in [one for one in LEVELS if one in frame.columns]:
         is_below = (pl.col(name) < pl.col("delta")).fill_null(value=False)
+        for largest in [one for one in LARGEST if one in frame.columns]:
+            is_below &= (pl.col(largest) < pl.col("delta")).fill_null(value=True)
         of = [name, *(one for end in (_LOW, _HIGH) if (one := f"{name}{end}") in frame.columns)]
         bound = pl.when(is_below).then("delta").alias(f"{name}{_BELOW_IT}")
         frame = frame.with_columns(bound, pl.when(~is_below).then(pl.col(of)))

@@ -222,17 +222,41 @@ _EXPLAINED = {
 
 def _bounded(results: Mapping[str, Results], question: Query) -> pl.DataFrame:
     """Return rows without α̂ below δ (`formats.bounded`), also if δ is not asked for."""
-    from manyseed.orchestrator.asking.query import ask, named_rows
+    from manyseed.orchestrator.asking.query import SWEEP, ask, named_rows
 
-    asked = question.columns
-    alone = {*formats.LEVELS} & {*asked} and "delta" not in asked and not question.agg
-    if (
-        not alone
-        or "delta" not in next(iter(named_rows(results, question.table).values())).collect_schema()
-    ):
-        return formats.bounded(ask(results, question))
-    frame = formats.bounded(ask(results, replace(question, columns=[*asked, "delta"])))
-    return frame.drop("delta", "delta_lo", "delta_hi", strict=False)
+    frame = ask(results, question)
+    known = next(iter(named_rows(results, question.table).values())).collect_schema()
+    if not {*formats.LEVELS} & {*frame.columns} or question.agg or "delta" not in known:
+        return formats.bounded(frame)
+    asked = question.columns or [one for one in frame.columns if one != SWEEP]
+    hidden = ["delta"] * ("delta" not in asked)
+    if question.is_grouped:
+        if question.columns:
+            frame = ask(results, replace(question, columns=[*asked, *hidden]))
+        frame = formats.bounded(_with_largest(results, question, frame))
+        unasked = ["delta", "delta_lo", "delta_hi"] if question.columns and hidden else []
+        return frame.drop(*unasked, formats.LARGEST[1], strict=False)
+    hidden += [one for one in formats.LARGEST if one in known and one not in asked]
+    frame = ask(results, replace(question, columns=[*asked, *hidden]))
+    return formats.bounded(frame).drop(hidden)
+
+
+def _with_largest(
+    results: Mapping[str, Results], question: Query, frame: pl.DataFrame
+) -> pl.DataFrame:
+    """Add the largest α̂ of each group."""
+    from manyseed.orchestrator.asking.query import SWEEP, ask, named_rows
+
+    known = next(iter(named_rows(results, question.table).values())).collect_schema()
+    first = formats.LARGEST[0]
+    name = first if first in known else formats.LEVELS[0]
+    key = [] if isinstance(question.by, bool) else [*question.by]
+    key += [SWEEP] * (SWEEP in frame.columns)
+    if not key or name not in known:
+        return frame
+    most = ask(results, replace(question, columns=[name], agg=["max"], sort=None))
+    most = most.rename({f"{name}_max": formats.LARGEST[1]}).select(*key, formats.LARGEST[1])
+    return frame.join(most, on=key, how="left", maintain_order="left", nulls_equal=True)
 
 
 def _telling_apart(results: Mapping[str, Results], question: Query) -> tuple[Query, list[str]]:

@@ -200,6 +200,18 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     return file
 
 
+def row_names(X: Any) -> list[str] | None:
+    """Return what the index of a pandas frame calls its rows; None where it only counts them."""
+    index = getattr(X, "index", None)
+    if not is_frame(X) or index is None or getattr(index, "nlevels", 2) > 1:
+        return None
+    of = index.tolist()
+    if not all(isinstance(one, str | int) and not isinstance(one, bool) for one in of):
+        return None
+    names = [str(one) for one in of]
+    return None if len({*names}) < len(names) or of == [*range(len(of))] else names
+
+
 def _column(name: str, given: Any) -> Any:
     """Return the only column of a frame; anything else as it is."""
     given = given.collect() if hasattr(given, "collect") else given  # polars' lazy frames

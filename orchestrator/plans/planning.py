@@ -15,6 +15,7 @@ from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.options import Options
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import core_seconds, prepare
+from manyseed.jobs.datasets import cache
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.jobs.run import Cell
@@ -459,5 +460,8 @@ def plan_objects(
         except UserError as error:
             raise of_arguments(error, file) from None
         fetch_datasets(change.expansion.datasets)
+        if (rows := objects.row_names(X)) is not None:
+            for info in change.expansion.datasets.values():
+                cache.name_rows(rows, info.canonical, cache.data_home())
     warn_of_objects(change)
     return target

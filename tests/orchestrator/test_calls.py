@@ -231,6 +231,12 @@ METHODS = {
 }
 
 
+def test_a_question_is_named_as_it_is_asked(analysed: Sweep) -> None:
+    text = refusal(lambda: analysed.answers("points", fliter=1))
+    assert text.startswith('fliter: Sweep.answers("points") has no such argument\n'), text
+    assert "results" not in text
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_an_unknown_keyword_is_answered_with_the_public_function(
     name: str, analysed: Sweep

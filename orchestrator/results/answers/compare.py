@@ -47,6 +47,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     in_words,
     is_alone,
     judged,
+    of_unlike,
     on_shared,
     other_data,
     row_of,
@@ -59,6 +60,8 @@ from manyseed.orchestrator.results.answers.comparison import (
     verdict,
     words,
 )
+from manyseed.orchestrator.results.answers.leftout import gone
+from manyseed.orchestrator.results.answers.leftout import in_words as told_unlike
 from manyseed.orchestrator.results.answers.sides import Pair, model_axes, pairs_of, require_sides
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.questions.registry import AskedSweep
@@ -77,6 +80,7 @@ def compare_cells(
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
+    without: Sequence[str] = (),
     metric: str = "accuracy",
     lower: bool = False,
     confidence: float = CONFIDENCE,
@@ -106,6 +110,8 @@ def compare_cells(
         A condition on cells B.
     where : str, optional
         A condition on the cells of both.
+    without : sequence of str
+        Runs of the first sweep to leave out, such as 1:0:7.
     metric : str
         A metric of runs, such as ece.
     lower : bool
@@ -120,7 +126,14 @@ def compare_cells(
     """
     require_confidence(confidence)
     require_sides(a, b, by, between)
-    first, second = both_sweeps(paths, other)
+    first, second = both_sweeps(paths, other, without)
+    if without and compares_runs(metric):
+        raise UserError(
+            "compares each run with the others, those left out included",
+            key="--metric",
+            value=metric,
+            remedy="leave --without out",
+        )
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
@@ -138,6 +151,8 @@ def compare_cells(
         ]
 
     compared = at(confidence, pairs)
+    if second is first and not compares_runs(metric):
+        compared = _without_unlike(compared, pairs, first, metric, higher, without)
     if not any(one.result for one in compared):
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
@@ -171,6 +186,32 @@ def _with_pairs(compared: Sequence[Compared], sweep: AnalysedSweep) -> list[Comp
         if key not in numbers:
             numbers[key] = _pairs_like(one, sweep)
     return [replace(one, pairs=numbers[tuple(one.same.items())]) for one in compared]
+
+
+def _without_unlike(
+    compared: Sequence[Compared],
+    pairs: Sequence[Pair],
+    sweep: AnalysedSweep,
+    metric: str,
+    higher: bool | None,
+    without: Sequence[str],
+) -> list[Compared]:
+    """Add what comparisons are without the runs that are unlike the others."""
+    unlike = [text.partition(" ")[0] for one in compared for text in one.unlike]
+    if not unlike:
+        return [*compared]
+    kept = AnalysedSweep(sweep.paths, [*without, *unlike])
+    return [
+        replace(
+            one,
+            without_unlike=compare_pair(
+                kept, kept, *pair, metric, higher=higher, confidence=one.confidence
+            ).result,
+        )
+        if one.unlike
+        else one
+        for one, pair in zip(compared, pairs, strict=True)
+    ]
 
 
 def _apart(one: Compared, axes: Sequence[str]) -> Compared:
@@ -301,10 +342,12 @@ def _incomparable(
 
 
 def both_sweeps(
-    paths: SweepPaths, other: AskedSweep | SweepPaths | str | Path | None
+    paths: SweepPaths,
+    other: AskedSweep | SweepPaths | str | Path | None,
+    without: Sequence[str] = (),
 ) -> tuple[AnalysedSweep, AnalysedSweep]:
-    """Open the sweeps of A and B: the same one twice without another."""
-    first = AnalysedSweep(paths)
+    """Open the sweeps of A, without some of its runs, and B: the same one twice without another."""
+    first = AnalysedSweep(paths, without)
     if other is None:
         return first, first
     second = getattr(other, "readable", other)
@@ -321,6 +364,7 @@ def reply(
     comparisons: Sequence[Compared],
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
+    without: Sequence[str] = (),
     metric: str = "accuracy",
     confidence: float = CONFIDENCE,
     limit: int = 16,
@@ -330,7 +374,7 @@ def reply(
     Parameters
     ----------
     comparisons : sequence of Compared
-    other, metric, confidence
+    other, without, metric, confidence
         As in `compare_cells`.
     limit : int
         Comparisons to print.
@@ -377,9 +421,12 @@ def reply(
     ]
     columns, table, below = _table(shown, comparisons)
     if unlike := [*dict.fromkeys(text for one in shown for text in one.unlike)]:
-        apart = f"Unlike the others in accuracy, and counted: run {some(unlike, _LISTED)}."
-        below = [*below, apart]
-        notes += ["", apart] * (n == 1)
+        apart = [told_unlike(unlike, can_go=other is None and not compares_runs(metric))]
+        apart += [of_unlike(shown[0])] * (n == 1 and shown[0].without_unlike is not None)
+        below = [*below, *apart]
+        notes += ["", *apart] * (n == 1)
+    below = [*below, *gone(without)]
+    notes += ["", *gone(without)] if without else []
     if among := _among_all_pairs(comparisons):
         below = [*below[:1], among, *below[1:]]
     ways = {side_told(one)[2:] for one in shown if told(one, judged(one)) in (A, B)}
@@ -404,9 +451,6 @@ def reply(
         left=max(n - limit, 0),
         meanings={name: said for name, (_, said) in records()["compared"].columns.items()},
     )
-
-
-_LISTED = 3  # runs
 
 
 def _by_dataset(shown: Sequence[Compared]) -> list[Compared]:
@@ -457,6 +501,9 @@ def _table(
     if any(told_apart(one) == (A, B) for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
     return ["", "A - B", "", "with", "difference", sure, "P"], table, below
+
+
+_LISTED = 3  # verdicts
 
 
 def _among_all_pairs(comparisons: Sequence[Compared]) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ from manyseed.analysis.questions.comparison import (
 )
 from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.howmany import PRECISE
+from manyseed.analysis.questions.needed import MOST_SETS, sets_needed
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
 from manyseed.orchestrator.computing.cellgroups import unusual
@@ -32,11 +33,9 @@ from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.answers import leftout
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
-
-if TYPE_CHECKING:  # it imports Numba
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +94,8 @@ class Compared:
         Likewise for all `pairs`, where more of them are compared than these; None elsewhere.
     unlike : tuple of str
         Runs of the two that are unlike the others of their repeat in accuracy.
+    without_unlike : Comparison or None
+        The result without these.
     """
 
     a: OneCell
@@ -113,6 +114,7 @@ class Compared:
     among_like: tuple[float, float] | None = None
     unlike: tuple[str, ...] = ()
     among_pairs: tuple[float, float] | None = None
+    without_unlike: Comparison | None = None
 
 
 def words(found: Compared) -> Iterator[str]:
@@ -132,6 +134,7 @@ def words(found: Compared) -> Iterator[str]:
         yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
     else:
         yield f"No interval over new test sets: {result.no_sets}."
+    yield from _limited_by_sets(found, result)
     yield _better(found, result)
     yield from _pairing(found, result)
 
@@ -147,6 +150,24 @@ def _more_runs(result: Comparison) -> str:
         'reaches the fit, other training rows (vary = ["train"]) make them differ, or other test '
         "sets (repeats = 5) tell without."
     )
+
+
+def _limited_by_sets(found: Compared, result: Comparison) -> Iterator[str]:
+    """Say about how many test sets would tell a difference that seeds alone tell."""
+    if result.sets is None or told(found, result.sets) or not told(found, result.seeds):
+        return
+    if not found.shared_test_sets or result.sets_a < _ESTIMATED:
+        return
+    half = (result.sets[1] - result.sets[0]) / 2
+    n = sets_needed(result.difference, half, result.sets_a, found.confidence)
+    enough = f"about {n:,} repeats would tell it" if n else f"{MOST_SETS:,} would not tell it"
+    yield (
+        f"Test sets limit this, not seeds: {enough}, if the difference and its spread between test "
+        "sets stay as they are (an estimate)."
+    )
+
+
+_ESTIMATED = 3  # fewest test sets whose spread estimates how many it takes
 
 
 def _limits(limits: tuple[float, float]) -> str:
@@ -208,6 +229,18 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
         f"{what} saves {100 * saving.share:.0f} % of them (correlation "
         f"{fixed(saving.correlation, 2)}"
         f"{limits}): {n:,} are as precise as {as_much} {noun} unpaired."
+    )
+
+
+def of_unlike(one: Compared) -> str:
+    """Say what the verdict is without the runs that are unlike the others; "" if it is unknown."""
+    if one.without_unlike is None:
+        return ""
+    kept = replace(one, result=one.without_unlike)
+    ends = f" ({_limits(limits)})" if (limits := judged(kept)) else ""
+    difference = signed(one.without_unlike.difference)
+    return (
+        f"Without {'it' if len(one.unlike) == 1 else 'them'}: {in_words(kept)}, {difference}{ends}"
     )
 
 
@@ -470,9 +503,10 @@ class AnalysedSweep:
         If the sweep was not analysed.
     """
 
-    def __init__(self, paths: SweepPaths) -> None:
+    def __init__(self, paths: SweepPaths, without: Sequence[str] = ()) -> None:
         self.paths, self.results = paths, read_results(paths)
         self.plan = Plan.read(paths)
+        self.left_out = leftout.chosen_runs(paths, without)
 
     @cached_property
     def cells(self) -> pl.DataFrame:
@@ -536,7 +570,7 @@ class AnalysedSweep:
         paths = self.plan.all_cells.select("cell", "path", planned="identical")
         repeats = last(self.results["repeats"]).select("cell", "repeat_index", same="identical")
         return (
-            _with_epoch(self.results["runs"])
+            leftout.without_runs(_with_epoch(self.results["runs"]), self.left_out)
             .filter(~pl.col("identical"))
             .join(paths, on="cell", how="left", maintain_order="left")
             .join(self.digests, on=["path", "repeat_index"], how="left", maintain_order="left")
@@ -552,14 +586,7 @@ class AnalysedSweep:
     @cached_property
     def unlike(self) -> Mapping[int, list[str]]:
         """The runs that are unlike the others of their repeat in accuracy, in words, by cell."""
-        from manyseed.analysis.questions.ranking import outlier, outlying
-
-        sizes = last(self.results["repeats"]).select("cell", "repeat_index", "n_test")
-        runs = last(self.runs).filter(~pl.col("fixed")).join(sizes, on=["cell", "repeat_index"])
-        found: dict[int, list[str]] = {}
-        for row in outlying(runs).iter_rows(named=True):
-            found.setdefault(row["cell"], []).append(outlier(row))
-        return found
+        return leftout.unlike_runs(self.paths, self.results, self.left_out)
 
     def described(self, cell: AnalysedCell) -> OneCell:
         """Return a cell as comparisons report it."""

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
-from manyseed.analysis.questions.howmany import unlike_others
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.question import MOST_ROWS, Answer, Reply
-from manyseed.analysis.questions.ranking import outlier
-from manyseed.analysis.tables.rows import IS_CROSSED, RUN, Tables, cells_once, of_cells, several
+from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import (
     GROUP,
@@ -39,6 +36,13 @@ from manyseed.orchestrator.disk.placing import if_writable
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.answers.leftout import (
+    chosen_runs,
+    gone,
+    tables_without,
+    unlike_runs,
+)
+from manyseed.orchestrator.results.answers.leftout import in_words as told_unlike
 from manyseed.slurm import local
 
 
@@ -67,8 +71,8 @@ class GroupAnswers:
         with the largest repeat also has answers for α̂ and for the classical test.
     ensembles : DataFrame
         Table I of the repeats used for α̂; empty if no ensembles could be drawn.
-    unlike : str
-        Runs that are unlike the others of their repeat in accuracy, and what it takes without them.
+    unlike : tuple of str
+        Runs that are unlike the others of their repeat in accuracy, and counted.
     """
 
     name: str
@@ -81,7 +85,7 @@ class GroupAnswers:
     cells: int
     answers: tuple[RunsNeeded, ...]
     ensembles: pl.DataFrame
-    unlike: str = ""
+    unlike: tuple[str, ...] = ()
 
 
 def howmany(
@@ -92,6 +96,7 @@ def howmany(
     confidence: float = CONFIDENCE,
     where: str | None = None,
     by: Sequence[str] = (),
+    without: Sequence[str] = (),
     sizes: Sequence[int] | None = None,
     draws: int = 500,
     workers: int | None = None,
@@ -123,6 +128,8 @@ def howmany(
     by : sequence of str
         Group cells that agree in these columns, such as dataset,classifier, as if runs varied
         equally in all of them; by default, each cell by itself.
+    without : sequence of str
+        Runs to leave out, such as 1:0:7. Ensembles are then not drawn.
     sizes : sequence of int, optional
         Sizes of the ensembles to draw (M_ens); by default those of
         3,5,10,20,30,70,100,150,200 that the runs allow.
@@ -143,7 +150,9 @@ def howmany(
     if distinct_sizes is not None and (not distinct_sizes or distinct_sizes[0] < 1):
         remedy = "an ensemble has at least one member, such as: --sizes 1,2,5"
         raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
-    tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
+    results, left_out = read_results(paths), chosen_runs(paths, without)
+    tables = tables_without(results.of_analysis((*KEY, "run_i", "run_j", "ec_local")), left_out)
+    unlike = unlike_runs(paths, results, left_out)
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
     cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
@@ -151,7 +160,10 @@ def howmany(
     tables = of_cells(tables, cells)
     without_chance = {*Plan.read(paths).cells.filter("identical")["cell"]}
     alone, drawn = cells.filter(~IS_CROSSED), {}  # ensembles are of independent runs
-    if not alone.is_empty():
+    if without:
+        reason = "ensembles are drawn of all runs, so leave --without out"
+        drawn = {cell: Drawn(no_ensembles(reason, options.close)) for cell in alone["cell"]}
+    elif not alone.is_empty():
         kept = of_cells(tables, alone)
         drawn = for_alpha(
             paths, kept, alone, options, distinct_sizes, draws, workers, confidence, inputs
@@ -160,7 +172,6 @@ def howmany(
         reason = "crossed runs share values, so it is told for other cells only"
         drawn[cell] = Drawn(no_ensembles(reason, options.close))
     groups = []
-    unlike = unlike_others(of_cells(tables, alone).runs, tables.repeats)
     for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
         asked = {"accuracy": accuracy, "consistency": consistency, "confidence": confidence}
         means = for_crossed(part, **asked) or for_means(part, **asked)
@@ -188,21 +199,27 @@ def howmany(
                 ensembles=pl.concat([one.table for one in ensembles], how="diagonal")
                 if ensembles
                 else pl.DataFrame(),
-                unlike=_unlike(part, unlike, accuracy, confidence),
+                unlike=tuple(text for cell in own["cell"] for text in unlike.get(cell, ())),
             )
         )
     each = [one.each for one in drawn.values()]
+    if without:
+        return groups
     with if_writable():
         write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
     return groups
 
 
-def reply(groups: Sequence[GroupAnswers], *, limit: int = MOST_ROWS) -> Reply:
+def reply(
+    groups: Sequence[GroupAnswers], *, without: Sequence[str] = (), limit: int = MOST_ROWS
+) -> Reply:
     """Word the answers for each group of cells.
 
     Parameters
     ----------
     groups : sequence of GroupAnswers
+    without : sequence of str
+        As in `howmany`.
     limit : int
         Groups of cells to print.
     """
@@ -218,21 +235,21 @@ def reply(groups: Sequence[GroupAnswers], *, limit: int = MOST_ROWS) -> Reply:
             "cells": group.cells,
             "answers": [asdict(one) | {"words": one.words} for one in group.answers],
             "ensembles": group.ensembles.to_dicts(),
+            "unlike": [*group.unlike],
         }
         for group in groups
     ]
     answers = [
         Answer(
             group.name,
-            (
-                *(one.words for one in group.answers),
-                *([f"Unlike the others and counted: run {group.unlike}."] * bool(group.unlike)),
-            ),
+            tuple(one.words for one in group.answers),
             rows=[asdict(one) for one in group.answers],
         )
         for group in groups
     ]
     columns, table = _table(groups)
+    unlike = [text for group in groups for text in group.unlike]
+    of_runs = [*gone(without), *([told_unlike(unlike)] if unlike else [])]
     return Reply(
         answers,
         {"groups": values},
@@ -240,28 +257,11 @@ def reply(groups: Sequence[GroupAnswers], *, limit: int = MOST_ROWS) -> Reply:
         columns=columns,
         table=table[:limit],
         left=max(len(table) - limit, 0),
-        below=[
-            *_of_unlike(groups),
-            *_of_bounds(groups),
-            *_of_ensembles(groups),
-            *_published(groups),
-        ],
+        below=[*_of_bounds(groups), *_of_ensembles(groups), *_published(groups), *of_runs],
+        notes=of_runs,
     )
 
 
-def _unlike(tables: Tables, unlike: pl.DataFrame, half_width: float, confidence: float) -> str:
-    """Say which runs of a group are unlike the others, and how many it takes without them."""
-    found = unlike.join(tables.runs.select(RUN), on=RUN, how="semi", maintain_order="left")
-    if found.is_empty():
-        return ""
-    runs = tables.runs.join(found, on=RUN, how="anti", maintain_order="left")
-    others = for_means(replace(tables, runs=runs), accuracy=half_width, confidence=confidence)[0]
-    takes = "not told" if others.runs is None else counted(others.runs, "run")
-    named = some([outlier(row) for row in found.iter_rows(named=True)], _LISTED)
-    return f"{named}: without, {takes}"
-
-
-_LISTED = 2
 _WITHOUT_CHANCE = "nothing that varies reaches the fit, so all runs of a repeat are the same"
 
 _TESTED = "an ensemble with α̂"
@@ -379,17 +379,9 @@ def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
     shown = {_runs(one) for group in groups for one in group.answers[:2]}
     if not any(text.endswith("*") for text in shown):
         return []
-    return ["* If pairs differ by one of the points that some run gets wrong at most, as so far."]
-
-
-def _of_unlike(groups: Sequence[GroupAnswers]) -> list[str]:
-    """Say which runs are unlike the others of the group that takes most among those with such."""
-    found = [group for group in groups if group.unlike]
-    if not found:
-        return []
-    most = max(found, key=lambda group: group.answers[0].runs or group.answers[0].low or 0)
-    more = f"; so in {counted(len(found) - 1, 'more group')}" if len(found) > 1 else ""
-    return [f"{_name(most)}, unlike the others and counted: run {most.unlike}{more}."]
+    return [
+        "* If the EC of further pairs of runs varies as little as so far: by a test point at most."
+    ]
 
 
 def _published(groups: Sequence[GroupAnswers]) -> list[str]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from polars import selectors as cs
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import some
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, compare, hanging, hangs
 from manyseed.analysis.questions.crossed import flips
@@ -38,6 +39,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     on_shared,
     values_of,
 )
+from manyseed.orchestrator.results.answers.leftout import addresses, unlike_runs
 from manyseed.orchestrator.results.answers.sides import pairs_of
 
 if TYPE_CHECKING:  # it imports Numba
@@ -72,11 +74,33 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
         rows = of_usual(rows.filter(wanted(where, rows.collect_schema(), "--where")))
         labels = with_names(by_point(rows).lazy(), results).collect()
         found = [_with_untested(one, results, labels) for one in answer(rows, labels, limit)]
-        cells = rows.select("cell").unique()
-        pairs = results.scan("pairs").filter(IS_CROSSED).join(cells, on="cell", how="semi")
+        cells = rows.select("cell").unique().collect()
+        pairs = results.scan("pairs").filter(IS_CROSSED).join(cells.lazy(), on="cell", how="semi")
         names = "dataset", "classifier", "vary", *PAIR, "churn"
         crossed = pairs.select(cs.by_name(*names, require_all=False)).collect()
+    found[:1] = [_with_unlike(one, results, cells) for one in found[:1]]
     return [*found, *(flips(crossed) if "churn" in crossed.columns else ())]
+
+
+def _with_unlike(one: Answer, results: Results, cells: pl.DataFrame) -> Answer:
+    """Add which runs are counted whose accuracy is unlike the others', and what that does."""
+    if results.plan is None:
+        return one
+    own = {*cells["cell"]}
+    unlike = {
+        cell: told for cell, told in unlike_runs(results.plan, results).items() if cell in own
+    }
+    if not (runs := addresses(unlike)):
+        return one
+    told = (
+        f"Counted, though unlike the others in accuracy: run {some(runs, _LISTED)}. Points where "
+        "only such runs differ change class, too, and a wrong label that such a run gets right may "
+        "be missing below."
+    )
+    return replace(one, cannot_tell=" ".join([*filter(None, [one.cannot_tell]), told]))
+
+
+_LISTED = 3  # runs
 
 
 def _with_untested(one: Answer, results: Results, labels: pl.DataFrame) -> Answer:

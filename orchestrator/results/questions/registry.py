@@ -143,7 +143,9 @@ def ask(sweep: AskedSweep, question: Question, **given: Any) -> Any:
     subject = next(iter(inspect.signature(function).parameters))
     if subject not in _SUBJECTS:
         raise TypeError(f"{question.name} is answered from {subject}, not one of {_SUBJECTS}")
-    found = checked(function, f"answers({question.name!r})")(_subject(sweep, subject), **given)
+    found = checked(function, f'Sweep.answers("{question.name}")')(
+        _subject(sweep, subject), **given
+    )
     if question.tell is not None:
         return found
     return [replace(one, about=question.name) for one in found]
@@ -219,6 +221,11 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
         own, theirs = options(question), options(named(other))
         if value := given.pop(option, None):
             kept = {name: one for name, one in given.items() if name in (*theirs, *_NO_OPTIONS)}
+            for lost in given.keys() - kept.keys():
+                unused, default = given[lost], own[lost].default if lost in own else None
+                if unused != default and (unused or default):
+                    said = f"does not apply with {flag(option)}"
+                    raise UserError(said, key=flag(lost), value=unused, remedy="leave it out")
             return reply(sweep, other, **kept, **({same: value} if same else {}))
         mine = {*_parameters(question.find), *_parameters(question.tell)}
         for name_of in (given.keys() & theirs.keys()) - mine:
@@ -339,6 +346,7 @@ def on_page(paths: SweepPaths, *, ours: bool, where: str | None = None) -> list[
 
 
 _ANSWERS = "orchestrator.results.answers"
+_RUNS = "CELL:REPEAT:RUN,…"
 
 HOWMANY = Question(
     "howmany",
@@ -354,7 +362,7 @@ HOWMANY = Question(
         "--sizes 1,2,3,4,5",
         "--until 0.002 --most 100 --dry-run",
     ),
-    flags={"draws": {"min": 2}},
+    flags={"draws": {"min": 2}, "without": {"metavar": _RUNS}},
     variants={"until": ("until", "half_width")},
     busy="drawing ensembles",
 )
@@ -387,6 +395,7 @@ COMPARE = Question(
     flags={
         "by": {"metavar": "COLUMN"},
         "between": {"metavar": "LEVEL,LEVEL"},
+        "without": {"metavar": _RUNS},
     },
     variants={"alike": ("alike", "")},
 )

@@ -794,6 +794,16 @@ def test_alpha_is_told_only_where_test_sets_are_large_enough():
     assert one == "1 of 60 runs is unlike the others (mlp 1); see run 1:0:3."
 
 
+def test_all_of_a_few_classifiers_have_their_spread_in_the_headline():
+    """Rather without intervals than two of four left out; intervals are in the evidence."""
+    tables = planted(classifiers=("a", "b", "c", "d"), repeats=1, runs=4)
+    ((_, short),) = [one for one in headlines(tables) if one[0] == "spread"]
+    assert re.fullmatch(
+        r"Between seeds, sd of accuracy on this test set: \w 0\.\d+(, \w 0\.\d+){3}\.", short
+    )
+    assert len(re.findall(r"[a-d] 0\.\d{4} \(0\.\d{4} to", said(tables)["spread"])) == 4
+
+
 def test_cells_that_differ_in_what_varies_are_told_beside_each_other():
     both = planted(classifiers=("a", "b"), repeats=1, runs=3, sd=0.02)
     vary = pl.when(pl.col("classifier") == "a").then(pl.lit("init")).otherwise(pl.lit("batch"))

@@ -47,6 +47,27 @@ def test_contamination_of_a_is_found_with_its_level(share):
     assert "6 of 6 runs of A are above 0.05" in found.words
 
 
+def test_scores_of_another_scale_are_told_as_a_cause():
+    """The same labels throughout: the scores of A are 0.3 of B's."""
+    a, b = two_groups(points=6000)
+    found = alpha_hat_between([0.3 * a], [b], resamples=10, bootstrap=10)
+    assert found.alike is False
+    assert found.scale == pytest.approx(0.3, abs=0.02)
+    assert found.infeasible > 0.5
+    share = f"{found.infeasible:.0%}"
+    assert f"In {share} of splits no trimming makes A's runs acceptable, which" in found.words
+    assert "A's scores are typically 0.3 times as large as B's: that alone is" in found.words
+    same = alpha_hat_between([a], [b], resamples=10, bootstrap=10)
+    assert "splits" not in same.words
+    assert "times as large" not in same.words
+
+
+def test_consistency_over_several_test_sets_says_so():
+    (a, b), (c, d) = (wrong_points(runs=(4, 5), seed=seed) for seed in (0, 1))
+    found = consistency_between([a, c], [b, d])
+    assert "over 4 × 5 pairs of runs on each of 2 test sets of 1,000 points" in found.words
+
+
 def test_few_points_cannot_tell():
     a, b = two_groups(points=200)
     found = alpha_hat_between([a], [b], resamples=20, bootstrap=20)

@@ -256,6 +256,15 @@ def test_flips_by_source_are_the_planted_split():
     assert table(cells[:2], [whole, whole])["of_flips"].null_count() == 8
 
 
+@pytest.mark.parametrize("runs", [6, 7])
+def test_how_often_points_change_class_is_told_where_one_run_is_not_often(runs):
+    """One of six runs that differs is in a third of the pairs: then any change is often."""
+    found = table([("d", "m", "none")], [np.array([2 / runs, 0.0, 0.5, 0.0])])
+    (told,) = answers(found.with_columns(n_runs=pl.lit(runs, pl.UInt32)))
+    assert ("1 of them in a third of the pairs of runs or more" in told.evidence) == (runs == 7)
+    assert "2 points change class between runs" in told.evidence
+
+
 @pytest.mark.parametrize("kind", ["dataset", "classifier", "group"])
 def test_what_is_left_out_of_a_sentence_is_named(kind):
     names = [f"{'long' * 8}{number}" for number in range(4)]

@@ -24,6 +24,9 @@ from manyseed.jobs import datasets
 from manyseed.jobs.own import estimator
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids import objects
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_objects
 
 ESTIMATORS = [
     RandomForestClassifier(n_estimators=np.int64(7), max_features=None, random_state=3),
@@ -177,6 +180,50 @@ def test_groups_are_an_array_or_a_column_of_their_own(
             objects.keep_data(X, y, wrong)
     with pytest.raises(UserError, match="has a column 'group'"):
         objects.keep_data(pl.DataFrame({"group": X[:, 0]}), y, groups)
+
+
+def test_an_index_that_names_rows_names_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    values = np.random.default_rng(0).normal(size=(40, 2))
+    y = [f"{value > 0}" for value in values[:, 0]]
+    called = [f"pt-{n:04d}" for n in range(40)]
+    frames = [pandas.DataFrame(values, columns=["a", "b"], index=of) for of in (called, None)]
+    plain = _planned(frames[1], y, tmp_path / "plain")
+    (info,) = plain
+    assert datasets.names_of(info) is None
+    assert _planned(frames[0], y, tmp_path / "named") == plain
+    names = datasets.names_of(info)
+    assert names is not None
+    assert (names.kind, [*names.of]) == ("row_id", called)
+
+
+def _planned(X: Any, y: Any, directory: Path) -> list[Any]:
+    numbers = {"seed": 0, "repeats": 1, "runs": 2, "test": 0.25}
+    given = {"options": {}, "grid": {}, "check": lambda _: None}
+    plan_objects("lr-sgd", X, y, directory=directory, **given, **numbers)
+    plan = Plan.read(SweepPaths(directory))
+    return [plan.cell(cell).dataset for cell in plan.all_cells["cell"]]
+
+
+@pytest.mark.parametrize(
+    ("index", "names"),
+    [
+        (["a", "b", "c"], ["a", "b", "c"]),
+        ([7, 3, 5], ["7", "3", "5"]),
+        ([0, 1, 2], None),
+        (["a", "a", "b"], None),
+        ([0.5, 1.5, 2.5], None),
+        (["a", None, "b"], None),
+    ],
+)
+def test_an_index_names_rows_if_each_has_its_own(index: list[Any], names: list[str] | None) -> None:
+    pandas = pytest.importorskip("pandas")
+    assert objects.row_names(pandas.DataFrame({"x": [1, 2, 3]}, index=index)) == names
+    assert objects.row_names(np.zeros((3, 1))) is None
+    assert objects.row_names(pl.DataFrame({"x": [1]})) is None
 
 
 def test_frames_of_pandas_need_nothing_else(

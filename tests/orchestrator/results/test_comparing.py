@@ -21,6 +21,8 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Accuracies
 from manyseed.analysis.questions.accuracy import accuracies as of_datasets
+from manyseed.analysis.questions.comparison import Side
+from manyseed.analysis.questions.comparison import compare as of_sides
 from manyseed.analysis.questions.question import imported
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.cli.analyze import print_effects
@@ -30,6 +32,8 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers import compare, comparison, sides
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
+    Compared,
+    OneCell,
     Units,
     judged,
     on_shared,
@@ -759,3 +763,22 @@ def test_a_table_of_comparisons_is_by_dataset_and_tells_usual_levels(quick_analy
     kinds = re.search(r"\\begin\{tabular\}\{(.*)\}\n", text)
     assert kinds, text
     assert re.sub(r"[^lr]", "", kinds[1])[-2:] == "rr", "the difference and half of its interval"
+
+
+def test_where_test_sets_limit_a_verdict_it_says_how_many_would_tell_it() -> None:
+    """Seeds vary by 0.001; the difference by 0.02 between test sets."""
+    noise = np.array([-0.001, 0.0, 0.001])
+    differences = np.array([0.03, -0.01, 0.01, 0.02])
+    a = [Side(0.9 + one + noise) for one in differences]
+    b = [Side(0.9 + noise)] * 4
+    cell = OneCell("sweep", 0, "", 0, {})
+    found = Compared(
+        cell, cell, {}, "accuracy", True, 0.95, True, (0, 0), (), of_sides(a, b, paired=False)
+    )
+    (line,) = [one for one in words(found) if one.startswith("Test sets limit this, not seeds: ")]
+    n = int(re.search(r"about (\d+) repeats would tell it", line)[1])
+    mean, sd = differences.mean(), differences.std(ddof=1)
+    reach = [stats.t.ppf(0.975, m - 1) * sd / np.sqrt(m) for m in (n - 1, n)]
+    assert reach[1] < mean < reach[0]
+    surer = replace(found, result=of_sides(a[:2], b[:2], paired=False))
+    assert "Test sets limit" not in " ".join(words(surer))  # two test sets estimate nothing

@@ -377,6 +377,21 @@ def test_an_alpha_hat_below_its_resolution_is_no_number_in_any_format(sweep: Swe
         assert (row["alpha_hat_mean"] is None) == (row["alpha_hat_mean_below"] is not None)
 
 
+def test_a_mean_below_the_resolution_hides_no_run_above_it(sweep: Sweep) -> None:
+    """A mean of 0.1 at δ = 0.13 may be that of nine runs with 0 and one with 1."""
+    frame = pl.DataFrame({"alpha_hat_mean": [0.0, 0.1], "delta": [0.13] * 2})
+    most = pl.Series([0.01, 1.0])
+    for name in formats.LARGEST:
+        shown = formats.bounded(frame.with_columns(most.alias(name)))
+        assert shown["alpha_hat_mean"].to_list() == [None, 0.1]
+    runs = sweep.results["runs"].with_columns(apart=pl.col("alpha_hat") >= pl.col("delta"))
+    above = runs.group_by("cell").agg(pl.col("apart").any()).filter("apart")["cell"].to_list()
+    for options in (("-c", "cell,alpha_hat_mean"), ("-c", "alpha_hat_mean", "--by", "cell")):
+        rows = json.loads(asked(sweep, *options, "--json"))["rows"]
+        assert not [row for row in rows if row["cell"] in above and row["alpha_hat_mean"] is None]
+        assert not {"largest", "delta", "alpha_hat_max"} & {*rows[0]}
+
+
 @pytest.mark.parametrize("table", ["runs", "pairs", "repeats", "ranking"])
 def test_a_table_for_a_paper_has_no_column_that_it_does_not_explain(
     sweep: Sweep, table: str

@@ -77,7 +77,7 @@ PLAIN: Mapping[str, str] = {
     ),
     r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer|"
     r"predicted: a tie": (
-        "Of points: how much each source flips by itself, and what else may look or do the same: "
+        "Of points: how much each source flips alone, and what else may look or do the same: "
         "a verdict that is only just told hangs on few points, whichever they are."
     ),
     r"one run {}, all {} averaged|are at a bound|is not comparable between|has deep ensembles with|"

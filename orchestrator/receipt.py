@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 from manyseed.jobs.datasets.imagefolder import is_foreign
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.placing import opened, place, read_plain
-from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.disk.records import json_text, locked, read_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, REWRITTEN, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
@@ -43,6 +43,7 @@ _SEALED = re.compile(
 )
 """The names of the files that a seal holds."""
 
+_RECORD = "results/analysis.json"
 _FOLDERS = ("plan", "predictions.zarr", "results", "responses", "report", "tasks/code")
 _NOT_EXPORTED = ("results", "responses", "report", "tasks/code")
 _TASKS = Path("tasks")
@@ -150,7 +151,9 @@ def compare(
     for name, found in _summed(paths.directory, same_size, progress):
         if isinstance(found, OSError | DamagedFile):
             problems[name] = _reason(found)
-        elif found != sealed[name][0]:
+        elif found != sealed[name][0] and not (
+            name == _RECORD and _as_sealed(paths, entities, sealed[name][0])
+        ):
             problems[name] = "differs"
     return {
         "receipt": hashlib.sha256(content).hexdigest(),
@@ -165,6 +168,17 @@ def compare(
         ],
         "foreign": sorted(_foreign(paths.directory)),
     }
+
+
+def _as_sealed(paths: SweepPaths, entities: Mapping[str, Entity], digest: str) -> bool:
+    """Return whether the record of the analysis is as sealed but for when it was computed."""
+    try:
+        before = str(entities["#analysed"]["value"])
+        record = read_json(paths.analysis)
+        record["analysed"] = before
+    except (OSError, LookupError, TypeError, DamagedFile):
+        return False
+    return hashlib.sha256(json_text(record)).hexdigest() == digest
 
 
 def changed(paths: SweepPaths, counts: Mapping[str, int]) -> str:

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs or stands out."
+_MORE = {"sources": "variance"}
+"""Which question tells each result by itself, where one tells what holds for all together."""
 _MOST_LINES = 22  # of a table
 
 Why = Annotated[
@@ -280,7 +282,7 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     return run
 
 
-_COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high")
+_COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high", "verdict")
 """Columns of a comparison that a paper has where the better side is bold."""
 _ENDS = ("low", "high")
 """How columns of intervals end; notes on intervals are for tables with such."""
@@ -401,6 +403,13 @@ def _asked(
         else:
             see = "--limit, --where and --json" if "limit" in given else "--where and --json"
             _say(found, why=why, limit=limit if is_asked else None, see=see)
+            if not found.answers and (other := _MORE.get(question.name)):
+                say_next(
+                    "An answer holds for all cells together; of each by itself",
+                    "answers",
+                    directory,
+                    other,
+                )
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     if form in formats.IN_WORDS and (where := given.get("where")) and not question.formats:
@@ -412,7 +421,9 @@ def _asked(
     if form in formats.IN_WORDS and not paper.columns and question.name == "accuracy":
         rows = _with_limits(rows)
     elif form in formats.IN_WORDS and found.table and not paper.columns:
-        notes += found.paper[2] or found.below
+        # with bold, a verdict names the side in words of its own
+        of_side = re.compile(r"verdict: the |Differences: " if paper.bold else "(?!)")
+        notes += [one for one in found.paper[2] or found.below if not of_side.match(one)]
         if not paper.bold:
             rows = formats.of_table(found)
         elif {"mean_a", "mean_b"} <= {*rows.columns}:
@@ -432,6 +443,7 @@ def _asked(
         paper = replace(paper, columns=apart)
         is_limited = any(name == "verdict" or name.endswith(_ENDS) for name in apart)
         notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
+        notes = [*dict.fromkeys(notes)]  # those of a paper's table are told again of its columns
     if not paper.bold and not (of_pairs and form in formats.IN_WORDS):  # else chosen later
         rows = rows.select(paper.columns or rows.columns)
     content = (
@@ -479,7 +491,9 @@ def _of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
         told += found.below[1:2]
     if {"difference", *_ENDS} & {*columns}:
         of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
-        told.append(f"Differences: {' - '.join(of.pop() if len(of) == 1 else ('A', 'B'))}.")
+        named = " - ".join(of.pop() if len(of) == 1 else ("A", "B"))
+        is_shown = "difference" in columns
+        told.append(f"Differences: {named}." if is_shown else f"Low, high: of {named}.")
     return told
 
 

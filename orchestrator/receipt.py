@@ -26,7 +26,7 @@ from manyseed.orchestrator.disk.records import json_text, locked, read_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, REWRITTEN, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.provenance import Recipe, code_here, read_recipes
+from manyseed.orchestrator.provenance import Recipe, code_here, packages_of, read_recipes
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.upkeep import compact, require_untrained
@@ -341,7 +341,7 @@ def _crate(
     actions = made if state["finished"] else []
     if analysis:
         tool = {"@id": "#analysis-software", "@type": "SoftwareApplication"}
-        packages = _packages(analysis.packages)
+        packages = packages_of(analysis.packages)
         tool |= {"name": "manyseed", "softwareVersion": analysis.packages.get("manyseed", "")}
         needs = _refer(one["@id"] for one in packages)
         software += [tool | {"softwareRequirements": needs}, *packages]
@@ -465,7 +465,7 @@ def _data(plan: Plan) -> Iterator[Entity]:
 
 def _of_recipe(number: int, recipe: Recipe) -> Iterator[Entity]:
     """Yield the software that a recipe names, and its packages."""
-    packages = [*_packages(recipe.packages or {})]
+    packages = [*packages_of(recipe.packages or {})]
     entity: Entity = {
         "@id": f"#recipe-{number:04d}",
         "@type": "SoftwareApplication",
@@ -476,19 +476,6 @@ def _of_recipe(number: int, recipe: Recipe) -> Iterator[Entity]:
     }
     yield entity | ({"identifier": recipe.code} if recipe.code else {})
     yield from packages
-
-
-def _packages(versions: Mapping[str, str]) -> list[Entity]:
-    return [
-        {
-            "@id": f"https://pypi.org/project/{name}/{version}/",
-            "@type": "SoftwareApplication",
-            "name": name,
-            "softwareVersion": version,
-        }
-        for name, version in versions.items()
-        if name != "manyseed"
-    ]
 
 
 def _of_code() -> Iterator[Entity]:

@@ -126,7 +126,6 @@
     return [line(heads.map((head) => [clean(head), clean(`${head} ±`)])), ...all.map(line)].join("\n") + "\n";
   }
 
-  const COUNT = /^(n|judged|members|pairs|repeats|runs|test sets)$/i; // how many a result rests on goes before it
   const TELLS = 1.5; // priority of columns with words that tell rows apart
 
   // On a narrow screen the least important columns are hidden, last ones first, and named; files have all.
@@ -138,7 +137,6 @@
     const tells = (column) => rows.some((row) => text(row.cells[column]) !== text(rows[0].cells[column]));
     const matters = heads.map((head, column) => {
       if (head.dataset.matters) return Number(head.dataset.matters);
-      if (COUNT.test(text(head))) return -1;
       return head.classList.contains("num") ? 0 : tells(column) ? TELLS : 0.5; // 0.5: the same words in all rows
     });
     const order = heads.map((_, column) => column).slice(1);

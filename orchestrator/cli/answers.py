@@ -37,7 +37,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
-from manyseed.orchestrator.cli.columns import only, telling_apart
+from manyseed.orchestrator.cli.columns import ENDS, only, telling_apart, told_of_pairs, with_sides
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -284,8 +284,6 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
 
 _COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high", "verdict")
 """Columns of a comparison that a paper has where the better side is bold."""
-_ENDS = ("low", "high")
-"""How columns of intervals end; notes on intervals are for tables with such."""
 _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
@@ -438,10 +436,10 @@ def _asked(
     if form in formats.IN_WORDS and paper.columns:
         apart, told = telling_apart(rows, paper.columns)
         if of_pairs:
-            apart = _with_sides(rows, apart)
-            told += _of_pairs(found, apart)
+            apart = with_sides(rows, apart)
+            told += told_of_pairs(found, apart)
         paper = replace(paper, columns=apart)
-        is_limited = any(name == "verdict" or name.endswith(_ENDS) for name in apart)
+        is_limited = any(name == "verdict" or name.endswith(ENDS) for name in apart)
         notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
         notes = [*dict.fromkeys(notes)]  # those of a paper's table are told again of its columns
     if not paper.bold and not (of_pairs and form in formats.IN_WORDS):  # else chosen later
@@ -466,35 +464,6 @@ def _asked(
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_without_rows(found), to=errors)
-
-
-_TOLD_OF = re.compile(r".*_[ab]|difference|better|(.*_)?(verdict|low|high)")
-"""Columns that say nothing without the two sides of a comparison."""
-
-
-def _with_sides(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
-    """Return the columns of comparisons with those that name the sides, where pairs differ."""
-    lacking = [one for one in ("a", "b") if one not in columns]
-    if not any(map(_TOLD_OF.fullmatch, columns)) or not lacking:
-        return [*columns]
-    if not any(rows[one].n_unique() > 1 for one in ("a", "b")):
-        return [*columns]
-    at = next(n for n, one in enumerate(columns) if _TOLD_OF.fullmatch(one))
-    return [*columns[:at], *lacking, *columns[at:]]
-
-
-def _of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
-    """Return what the columns of comparisons are: what intervals are over, and of which side."""
-    is_limited = any(name.endswith((*_ENDS, "verdict")) for name in columns)
-    told = [*found.below[: 1 if is_limited else 0]]
-    if "better" in columns:
-        told += found.below[1:2]
-    if {"difference", *_ENDS} & {*columns}:
-        of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
-        named = " - ".join(of.pop() if len(of) == 1 else ("A", "B"))
-        is_shown = "difference" in columns
-        told.append(f"Differences: {named}." if is_shown else f"Low, high: of {named}.")
-    return told
 
 
 def _describe(

@@ -68,6 +68,9 @@ def percent(share: float) -> str:
 _HEAD = """\
 # How often the sentences are wrong
 
+<!-- also: error rates, error rate of claims, false positive rate, false positive rate of claims,
+false positives, type I error, type 1 error, type II error, power of the tests, false claims -->
+
 Each kind of sentence that `answers`, `howmany`, `howmany --until`, `compare`, `variance`, the page
 and its captions can say was measured on planted sweeps: tables made directly, without training,
 whose truth is known. *False* is how often it is said, or its interval misses, where it must not.

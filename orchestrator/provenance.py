@@ -300,3 +300,17 @@ def _mark(folder: Path, number: int) -> None:
         digest = b""
     with suppress(FileExistsError):
         place_new(recipe_mark(folder, number), digest)
+
+
+def packages_of(versions: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return packages as entities of a receipt."""
+    return [
+        {
+            "@id": f"https://pypi.org/project/{name}/{version}/",
+            "@type": "SoftwareApplication",
+            "name": name,
+            "softwareVersion": version,
+        }
+        for name, version in versions.items()
+        if name != "manyseed"
+    ]

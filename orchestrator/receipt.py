@@ -22,11 +22,11 @@ from urllib.parse import quote, unquote
 from manyseed.jobs.datasets.imagefolder import is_foreign
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.placing import opened, place, read_plain
-from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.disk.records import json_text, locked, read_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, REWRITTEN, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.provenance import Recipe, code_here, read_recipes
+from manyseed.orchestrator.provenance import Recipe, code_here, packages_of, read_recipes
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.upkeep import compact, require_untrained
@@ -43,6 +43,7 @@ _SEALED = re.compile(
 )
 """The names of the files that a seal holds."""
 
+_RECORD = "results/analysis.json"
 _FOLDERS = ("plan", "predictions.zarr", "results", "responses", "report", "tasks/code")
 _NOT_EXPORTED = ("results", "responses", "report", "tasks/code")
 _TASKS = Path("tasks")
@@ -150,7 +151,9 @@ def compare(
     for name, found in _summed(paths.directory, same_size, progress):
         if isinstance(found, OSError | DamagedFile):
             problems[name] = _reason(found)
-        elif found != sealed[name][0]:
+        elif found != sealed[name][0] and not (
+            name == _RECORD and _as_sealed(paths, entities, sealed[name][0])
+        ):
             problems[name] = "differs"
     return {
         "receipt": hashlib.sha256(content).hexdigest(),
@@ -165,6 +168,17 @@ def compare(
         ],
         "foreign": sorted(_foreign(paths.directory)),
     }
+
+
+def _as_sealed(paths: SweepPaths, entities: Mapping[str, Entity], digest: str) -> bool:
+    """Return whether the record of the analysis is as sealed but for when it was computed."""
+    try:
+        before = str(entities["#analysed"]["value"])
+        record = read_json(paths.analysis)
+        record["analysed"] = before
+    except (OSError, LookupError, TypeError, DamagedFile):
+        return False
+    return hashlib.sha256(json_text(record)).hexdigest() == digest
 
 
 def changed(paths: SweepPaths, counts: Mapping[str, int]) -> str:
@@ -327,7 +341,7 @@ def _crate(
     actions = made if state["finished"] else []
     if analysis:
         tool = {"@id": "#analysis-software", "@type": "SoftwareApplication"}
-        packages = _packages(analysis.packages)
+        packages = packages_of(analysis.packages)
         tool |= {"name": "manyseed", "softwareVersion": analysis.packages.get("manyseed", "")}
         needs = _refer(one["@id"] for one in packages)
         software += [tool | {"softwareRequirements": needs}, *packages]
@@ -451,7 +465,7 @@ def _data(plan: Plan) -> Iterator[Entity]:
 
 def _of_recipe(number: int, recipe: Recipe) -> Iterator[Entity]:
     """Yield the software that a recipe names, and its packages."""
-    packages = [*_packages(recipe.packages or {})]
+    packages = [*packages_of(recipe.packages or {})]
     entity: Entity = {
         "@id": f"#recipe-{number:04d}",
         "@type": "SoftwareApplication",
@@ -462,19 +476,6 @@ def _of_recipe(number: int, recipe: Recipe) -> Iterator[Entity]:
     }
     yield entity | ({"identifier": recipe.code} if recipe.code else {})
     yield from packages
-
-
-def _packages(versions: Mapping[str, str]) -> list[Entity]:
-    return [
-        {
-            "@id": f"https://pypi.org/project/{name}/{version}/",
-            "@type": "SoftwareApplication",
-            "name": name,
-            "softwareVersion": version,
-        }
-        for name, version in versions.items()
-        if name != "manyseed"
-    ]
 
 
 def _of_code() -> Iterator[Entity]:

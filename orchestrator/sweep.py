@@ -322,7 +322,7 @@ class Sweep:
         failed : bool
             Train only the failed runs again, with the same seeds.
         other_recipe : bool
-            Continue with other versions or another CPU than before; results mark these repeats.
+            Continue with other versions or other code than before; results mark these repeats.
         only : str
             Only cells that meet a condition, such as ``classifier = 'mlp'``.
         limit : int
@@ -537,7 +537,7 @@ class Sweep:
         Returns
         -------
         dict
-            What ``manyseed show DIR RUN --json`` prints.
+            What ``manyseed status DIR RUN --json`` prints.
 
         Raises
         ------

@@ -181,3 +181,11 @@ def test_recipes_show_the_columns_in_which_the_rows_of_patients_differ(tmp_path)
                 told = " ".join(words)
                 for name in ("classifier", "perturb_continuous"):
                     assert name in told or "address" in told, told
+
+
+def test_no_table_is_cut_by_a_blank_line() -> None:
+    """Rows without a head are shown as text."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+            assert re.match(r"\|.*\n\|[-:| ]+\|\n", table), (page.name, table[:80])

@@ -73,6 +73,8 @@ def test_a_release_is_rehearsed_refused_and_made(clone: Path) -> None:
     assert urls["Issues"] == "https://example.org/lab/manyseed/issues"
     cited = yaml.safe_load((clone / "CITATION.cff").read_text())
     assert cited["repository-code"] == urls["Repository"]
+    day = git(clone, "log", "-1", "--format=%cs")
+    assert (cited["version"], str(cited["date-released"])) == ("9.8.7", day)
     git(clone, "remote", "set-url", "origin", "https://example.org/other/manyseed")
     (clone / "CHANGELOG.md").write_text("## Unreleased\n\n- One thing.\n")
     git(clone, "commit", "-qam", "One thing")

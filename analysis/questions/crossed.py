@@ -318,7 +318,7 @@ def _of_accuracy(
 
 
 def flips_by_source(points: pl.LazyFrame) -> Iterator[Answer]:
-    """Say what share of all flips there are if one source varies by itself."""
+    """Say what share of all flips there are if one source varies alone."""
     key = ["dataset", "classifier"]
     flips = (
         points.filter(pl.col("of_flips").is_not_null().any().over("cell"))
@@ -332,7 +332,7 @@ def flips_by_source(points: pl.LazyFrame) -> Iterator[Answer]:
         total = own.filter(vary=whole)["flips"][0]
         others = own.filter(pl.col("vary") != whole).sort("flips", descending=True)
         parts = [
-            f"{vary} by itself {flips / total:.0%}"
+            f"{vary} alone {flips / total:.0%}"
             for vary, flips in others.select("vary", "flips").iter_rows()
         ]
         name = f"{own['classifier'][0]} on {own['dataset'][0]}"
@@ -347,7 +347,7 @@ def flips_by_source(points: pl.LazyFrame) -> Iterator[Answer]:
 
 
 def flips(pairs: pl.DataFrame) -> Iterator[Answer]:
-    """Say what share of all flips there is if one source varies by itself, of crossed cells.
+    """Say what share of all flips there is if one source varies alone, of crossed cells.
 
     That of a source is the mean churn of two runs of a repeat that differ in its value alone, over
     that of two that share no value.
@@ -378,7 +378,7 @@ def flips(pairs: pl.DataFrame) -> Iterator[Answer]:
             continue
         shares = {name: means[at] / total for at, name in enumerate(sources) if at in means}
         parts = [
-            f"{name} by itself {share:.0%}"
+            f"{name} alone {share:.0%}"
             for name, share in sorted(shares.items(), key=lambda one: -one[1])
         ]
         name = f"{classifier} on {dataset}, {vary}"

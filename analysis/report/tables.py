@@ -226,13 +226,19 @@ def similar(runs: pl.DataFrame) -> pl.DataFrame:
     return found.filter(inside).sort(*group, "alpha_hat", "run_index")
 
 
+def _is_told(runs: pl.DataFrame) -> pl.Series:
+    """Return whether some α̂ of a run's repeat is at least its resolution δ: else none is told."""
+    told = pl.col("alpha_hat").ge(pl.col("_delta")).any().over(REPEAT)
+    return runs.select(told | pl.col("_delta").is_null()).to_series()
+
+
 def _similar(tables: Tables) -> PageTable | None:
     """Return tables IV and V of RKS."""
-    found = similar(tables.runs)
+    deltas = tables.repeats.select(*REPEAT, _delta="delta")
+    runs = tables.runs.join(deltas, on=REPEAT, how="left", maintain_order="left")
+    found = similar(runs.filter(_is_told(runs)))
     if found.is_empty():
         return None
-    deltas = tables.repeats.select(*REPEAT, _delta="delta")
-    found = found.join(deltas, on=REPEAT, how="left", maintain_order="left")
     words = dict(described(tables.cells).iter_rows())
     apart = any(words.values())
     groups = found.select("dataset", "classifier").unique(maintain_order=True)

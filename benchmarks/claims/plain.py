@@ -93,7 +93,7 @@ PLAIN: Mapping[str, str] = {
     ),
     r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer|"
     r"predicted: a tie": (
-        "Of points: how much each source flips by itself, and what else may look or do the same: "
+        "Of points: how much each source flips alone, and what else may look or do the same: "
         "a verdict that is only just told hangs on few points, whichever they are."
     ),
     r"one run {}, all {} averaged|are at a bound|is not comparable between|has deep ensembles with|"
@@ -134,7 +134,8 @@ PLAIN: Mapping[str, str] = {
     r"see --limit|are listed; limit|numbered as prepared, not as in|chooses cells that|"
     r"chooses the cells of|or levels: |cells whose runs differ$|is better is not known|"
     r"P\(A higher than B\)|are in no test set|name another|give one level|"
-    r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
+    r"there is only one|choose another axis|no cell of A|A and B are one cell|"
+    r"is the same in all of its|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
     r"no run of \{\}, cell|have different data|import (both|the other) with (the same )?--dataset|"
     r"has another \{\} than|must have the test points of|must count classes as y|"

@@ -37,7 +37,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
-from manyseed.orchestrator.cli.columns import only, telling_apart
+from manyseed.orchestrator.cli.columns import ENDS, only, telling_apart, told_of_pairs, with_sides
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs or stands out."
+_MORE = {"sources": "variance"}
+"""Which question tells each result by itself, where one tells what holds for all together."""
 _MOST_LINES = 22  # of a table
 
 Why = Annotated[
@@ -281,10 +283,8 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     return run
 
 
-_COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high")
+_COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high", "verdict")
 """Columns of a comparison that a paper has where the better side is bold."""
-_ENDS = ("low", "high")
-"""How columns of intervals end; notes on intervals are for tables with such."""
 _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
@@ -402,6 +402,13 @@ def _asked(
         else:
             see = "--limit, --where and --json" if "limit" in given else "--where and --json"
             _say(found, why=why, limit=limit if is_asked else None, see=see)
+            if not found.answers and (other := _MORE.get(question.name)):
+                say_next(
+                    "An answer holds for all cells together; of each by itself",
+                    "answers",
+                    directory,
+                    other,
+                )
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     if form in formats.IN_WORDS and (where := given.get("where")) and not question.formats:
@@ -413,7 +420,9 @@ def _asked(
     if form in formats.IN_WORDS and not paper.columns and question.name == "accuracy":
         rows = _with_limits(rows)
     elif form in formats.IN_WORDS and found.table and not paper.columns:
-        notes += found.paper[2] or found.below
+        # with bold, a verdict names the side in words of its own
+        of_side = re.compile(r"verdict: the |Differences: " if paper.bold else "(?!)")
+        notes += [one for one in found.paper[2] or found.below if not of_side.match(one)]
         if not paper.bold:
             rows = formats.of_table(found)
         elif {"mean_a", "mean_b"} <= {*rows.columns}:
@@ -428,11 +437,12 @@ def _asked(
     if form in formats.IN_WORDS and paper.columns:
         apart, told = telling_apart(rows, paper.columns)
         if of_pairs:
-            apart = _with_sides(rows, apart)
-            told += _of_pairs(found, apart)
+            apart = with_sides(rows, apart)
+            told += told_of_pairs(found, apart)
         paper = replace(paper, columns=apart)
-        is_limited = any(name == "verdict" or name.endswith(_ENDS) for name in apart)
+        is_limited = any(name == "verdict" or name.endswith(ENDS) for name in apart)
         notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
+        notes = [*dict.fromkeys(notes)]  # those of a paper's table are told again of its columns
     if not paper.bold and not (of_pairs and form in formats.IN_WORDS):  # else chosen later
         rows = rows.select(paper.columns or rows.columns)
     content = (
@@ -455,33 +465,6 @@ def _asked(
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_without_rows(found), to=errors)
-
-
-_TOLD_OF = re.compile(r".*_[ab]|difference|better|(.*_)?(verdict|low|high)")
-"""Columns that say nothing without the two sides of a comparison."""
-
-
-def _with_sides(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
-    """Return the columns of comparisons with those that name the sides, where pairs differ."""
-    lacking = [one for one in ("a", "b") if one not in columns]
-    if not any(map(_TOLD_OF.fullmatch, columns)) or not lacking:
-        return [*columns]
-    if not any(rows[one].n_unique() > 1 for one in ("a", "b")):
-        return [*columns]
-    at = next(n for n, one in enumerate(columns) if _TOLD_OF.fullmatch(one))
-    return [*columns[:at], *lacking, *columns[at:]]
-
-
-def _of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
-    """Return what the columns of comparisons are: what intervals are over, and of which side."""
-    is_limited = any(name.endswith((*_ENDS, "verdict")) for name in columns)
-    told = [*found.below[: 1 if is_limited else 0]]
-    if "better" in columns:
-        told += found.below[1:2]
-    if {"difference", *_ENDS} & {*columns}:
-        of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
-        told.append(f"Differences: {' - '.join(of.pop() if len(of) == 1 else ('A', 'B'))}.")
-    return told
 
 
 def _describe(

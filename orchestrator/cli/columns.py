@@ -11,6 +11,8 @@ from manyseed.analysis.axes import AXES
 if TYPE_CHECKING:
     import polars as pl
 
+    from manyseed.analysis.questions.question import Reply
+
 NAMES = (
     *("sweep", "cells", "dataset", "classifier", "with", "a", "b", *AXES, "axis", "level"),
     *("metric", "source", "part", "epoch", "repeat_index", "run_index", "run_i", "run_j", "index"),
@@ -97,3 +99,34 @@ def families(names: Sequence[str]) -> Iterator[str]:
     if described:
         told = "how NAME varies between repeats, NAME such as"
         yield f"NAME{', NAME'.join(_OF)}: {told} {described[0]}"
+
+
+ENDS = ("low", "high")
+"""How columns of intervals end; notes on intervals are for tables with such."""
+_TOLD_OF = re.compile(r".*_[ab]|difference|better|(.*_)?(verdict|low|high)")
+"""Columns that say nothing without the two sides of a comparison."""
+
+
+def with_sides(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Return the columns of comparisons with those that name the sides, where pairs differ."""
+    lacking = [one for one in ("a", "b") if one not in columns]
+    if not any(map(_TOLD_OF.fullmatch, columns)) or not lacking:
+        return [*columns]
+    if not any(rows[one].n_unique() > 1 for one in ("a", "b")):
+        return [*columns]
+    at = next(n for n, one in enumerate(columns) if _TOLD_OF.fullmatch(one))
+    return [*columns[:at], *lacking, *columns[at:]]
+
+
+def told_of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
+    """Return what the columns of comparisons are: what intervals are over, and of which side."""
+    is_limited = any(name.endswith((*ENDS, "verdict")) for name in columns)
+    told = [*found.below[: 1 if is_limited else 0]]
+    if "better" in columns:
+        told += found.below[1:2]
+    if {"difference", *ENDS} & {*columns}:
+        of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
+        named = " - ".join(of.pop() if len(of) == 1 else ("A", "B"))
+        is_shown = "difference" in columns
+        told.append(f"Differences: {named}." if is_shown else f"Low, high: of {named}.")
+    return told

@@ -174,14 +174,14 @@ def in_format(
 
 def _without_advice(note: str) -> str:
     """Return a note without what it tells the author to do, which is no part of a paper."""
-    kept = [one for one in re.split(r"(?<=\.) (?=\S)", note) if not _COMMAND.search(one)]
-    return re.sub(_ADVICE, "", " ".join(kept))
+    told = (re.sub(_ADVICE, "", one) for one in re.split(r"(?<=\.) (?=\S)", note))
+    return " ".join(one for one in told if not _COMMAND.search(one))
 
 
-_COMMAND = re.compile(r"`?manyseed [a-z]|^Do not |^Choose ")
+_COMMAND = re.compile(r"`?manyseed [a-z]|^Do not |^Choose |(?<![-\w])--[a-z]")
 _ADVICE = re.compile(
     r"; more (narrow|allow)[^.]*|: of [\d,]+, about [\d.e+-]+ are expected to miss"
-    r"|: see compare"
+    r"|: see compare|, as in answers and howmany|; --[a-z][^.;]*"
 )
 
 

@@ -465,7 +465,7 @@ def show(directory: Directory, run: Annotated[str, address("RUN")], as_json: Jso
 
     Examples:
 
-        manyseed show sweep 12:0:3
+        manyseed status sweep 12:0:3
     """
     from manyseed.orchestrator.sweep import Sweep
 

@@ -281,6 +281,12 @@ def test_similar_runs_are_the_neighbours_that_differ_most(seed):
     assert similar(planted().runs).is_empty()  # α̂ is 0 throughout: nothing to choose by
 
 
+def test_similar_runs_are_not_chosen_by_levels_below_their_resolution():
+    for delta, is_told in ((0.001, True), (2.0, False)):
+        tables = with_churn(planted(runs=7, repeats=2, delta=delta), 0)
+        assert ("similar" in {one.name for one in listed(tables, 0.05, None, None)}) == is_told
+
+
 def test_times_are_told_by_quantiles():
     tables = planted(runs=9)
     seconds = np.random.default_rng(0).exponential(size=tables.runs.height)

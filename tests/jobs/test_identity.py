@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.datasets.split import split, subsample
 from manyseed.jobs.hparams import SPACE_VERSION
-from manyseed.jobs.run import LATER, Cell, canonical_json, identity, raw, stream
+from manyseed.jobs.run import LATER, Cell, canonical_json, identity, raw, seed31, stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "identity.md"
 
@@ -143,6 +143,7 @@ def test_the_page_and_the_package_agree():
     search = {"eta": 0.3, "tuned": {"draws": 100, "space": SPACE_VERSION}}
     assert lines["tuned"] == [replace(CELL, hparams=search).id]
     assert lines["init"] == _texts(raw(stream(CELL.seed, "init", key, "xgb@1", 0, 3), 2))
+    assert lines["seed"] == [str(seed31(stream(CELL.seed, "batch", key, "xgb@1", 0, 3)))]
     assert lines["test"] == [str(part.test.size), *_texts(part.test[:8])]
     assert lines["used"] == [str(used.size), *_texts(used[:8])]
 

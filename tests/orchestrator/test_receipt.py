@@ -17,6 +17,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator import upkeep
+from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.provenance import code_here
 from tests.orchestrator.conftest import command, inside
 
@@ -222,6 +223,16 @@ def test_each_file_that_is_not_as_sealed_is_named(
     assert re.fullmatch(problem, finding["problem"])
     done = command("verify", sealed.directory, "--sealed", "--json")
     assert (done.returncode, json.loads(done.stdout)["findings"]) == (1, [finding])
+
+
+def test_an_analysis_repeated_with_the_same_tables_is_as_sealed(sealed: Sweep) -> None:
+    """Its record differs in when it was computed, and in nothing else."""
+    record = read_json(sealed.paths.analysis)
+    write_json(sealed.paths.analysis, record | {"analysed": "2001-01-01T00:00:00+00:00"})
+    assert sealed.verify_sealed()["findings"] == []
+    write_json(sealed.paths.analysis, record | {"outdated": ["cells"]})
+    (finding,) = sealed.verify_sealed()["findings"]
+    assert finding["file"] == "results/analysis.json"
 
 
 def test_a_pipe_in_the_place_of_a_file_is_named(sealed: Sweep) -> None:

@@ -319,7 +319,7 @@ def _incomparable(
         if frame.is_empty():
             return f"no run of {name}, cell {cell.cell}, has {metric}"
     if (cell_a.cell_id, cell_a.epoch) == (cell_b.cell_id, cell_b.epoch) and cell_a.data is not None:
-        return "A and B are one cell, whose runs are the same"
+        return _one_cell(first is second, frames, metric)
     if why := other_data(cell_a, cell_b):
         return why
     if is_level(metric):
@@ -339,6 +339,16 @@ def _incomparable(
     if differing:
         return f"the analyses of the two sweeps differ in {', '.join(differing)}"
     return ""
+
+
+def _one_cell(is_one_sweep: bool, frames: Sequence[pl.DataFrame], metric: str) -> str:
+    """Say that both sides are one cell; of two sweeps, whether they have the same numbers."""
+    if is_one_sweep:
+        return "A and B are one cell, whose runs are the same"
+    key = ["repeat_index", "run_index"]
+    a, b = (one.select(*key, "value").sort(key) for one in frames)
+    same = f"{metric} is the same in all of its runs" if a.equals(b) else f"its {metric} differs"
+    return f"A and B are one cell of two sweeps: {same}"
 
 
 def both_sweeps(

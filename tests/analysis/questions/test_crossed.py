@@ -334,6 +334,6 @@ def test_flips_by_source_are_the_planted_split(vary):
     for name, size in sizes.items():  # sources that do not act together: shares add up
         assert shares[name] == pytest.approx(size / sum(sizes.values()), abs=0.08)
     assert sum(shares.values()) == pytest.approx(1)
-    assert found.headline.startswith(f"Of the flips seen of mlp on toy, {vary}: init by itself ")
+    assert found.headline.startswith(f"Of the flips seen of mlp on toy, {vary}: init alone ")
     plain = pl.DataFrame(rows, schema=names, orient="row").with_columns(vary=pl.lit("init"))
     assert not [*flips(plain)]

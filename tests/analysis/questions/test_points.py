@@ -250,8 +250,8 @@ def test_flips_by_source_are_the_planted_split():
         assert found.filter(cell=cell)["of_flips"].to_list() == [
             None if one is None else pytest.approx(one) for one in expected
         ]
-    (told,) = (one for one in answers(found) if "by itself" in one.headline)
-    assert told.headline == "Of the flips seen of m on d: init by itself 75%, batch by itself 25%."
+    (told,) = (one for one in answers(found) if "flips" in one.headline)
+    assert told.headline == "Of the flips seen of m on d: init alone 75%, batch alone 25%."
     # without a cell in which all vary, nothing is said
     assert table(cells[:2], [whole, whole])["of_flips"].null_count() == 8
 

@@ -268,6 +268,28 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("effect size", "results#comparing-cells-classifiers-and-sweeps"),
         ("supplementary table", "recipes#i-need-a-supplementary-table-of-all-runs"),
         ("caption", "results#asking-manyseed-query"),
+        *(
+            (words, "claims#how-often-the-sentences-are-wrong")
+            for words in ("error rates", "false positive rate of claims", "type I error")
+        ),
+        ("add a classifier", "extending#a-classifier"),
+        *(
+            (words, "identity#the-seed-of-a-library")
+            for words in ("how is the seed of a run derived", "derive seed")
+        ),
+        *(
+            (words, "sweep-file#grid")
+            for words in ("keep test sets fixed", "vary only the init", "fixed test set")
+        ),
+        *(
+            (words, "store#the-predictions-on-disk")
+            for words in ("read the store without manyseed", "plain zarr")
+        ),
+        *(
+            (words, "cluster#every-sweep")
+            for words in ("resume on another account", "resume under another partition")
+        ),
+        ("bootstrap", "results#comparing-cells-classifiers-and-sweeps"),
         ("bold", "results#asking-manyseed-query"),
     ],
 )

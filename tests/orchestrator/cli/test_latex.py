@@ -12,6 +12,8 @@ import pytest
 
 from manyseed.orchestrator.cli.escaping import in_latex
 from manyseed.orchestrator.cli.formats import Paper, in_format
+from manyseed.orchestrator.results.questions.registry import known
+from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import inside
 
 NUMBERS = [["sklearn:breast_cancer", "random-forest", 0.9612, "0.9441 ± 0.0112", 1234, 0.0021]] * 3
@@ -80,6 +82,20 @@ def test_compare_and_answers_fit(quick_analysed) -> None:  # type: ignore[no-unt
         line = [verb[0], quick_analysed.directory, *verb[1:], "--format", "latex"]
         code, text = inside(*line)
         assert (code, "% wide" in text) == (0, False), text
+
+
+def test_no_note_of_a_paper_names_an_option_or_a_command(
+    quick_analysed: Sweep,
+) -> None:
+    told, mark = 0, r"\footnotesize\raggedright"
+    for name in ("compare --bold best", *known()):
+        code, text = inside("answers", quick_analysed.directory, *name.split(), "--format", "latex")
+        notes = text.rpartition(mark)[2] if mark in text and code == 0 else ""
+        assert not re.search(r"(?<![-\w])--[a-z]|manyseed [a-z]|in answers|see [a-z]", notes), notes
+        told += bool(notes)
+        lines = [line for line in notes.splitlines() if line.endswith(".")]
+        assert len(lines) == len({*lines}), notes
+    assert told > 3
 
 
 def test_advice_is_no_part_of_a_paper() -> None:

@@ -82,7 +82,7 @@ def test_flips_of_crossed_runs_are_split_by_source(sweep: Sweep) -> None:
         churn.setdefault(tuple(a != b for a, b in places), []).append(value)
     whole = np.mean(churn[True, True])
     for source, of in (("init", (True, False)), ("batch", (False, True))):
-        assert f"{source} by itself {np.mean(churn[of]) / whole:.0%}" in said
+        assert f"{source} alone {np.mean(churn[of]) / whole:.0%}" in said
     assert "Of the flips seen of mlp on sklearn:wine, init*batch: " in said
 
 

@@ -17,14 +17,12 @@ from manyseed.analysis.counts import EQUAL, counted, fixed, signed, some
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import (
-    SINGLE,
     Comparison,
     Saving,
     Side,
 )
 from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.howmany import PRECISE
-from manyseed.analysis.questions.needed import MOST_SETS, sets_needed
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
 from manyseed.orchestrator.computing.cellgroups import unusual
@@ -34,6 +32,7 @@ from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.answers import leftout
+from manyseed.orchestrator.results.answers.lacking import limited_by_sets, more_runs
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
 
@@ -129,45 +128,16 @@ def words(found: Compared) -> Iterator[str]:
         sets = "this test set" if result.sets_a == 1 else f"these {result.sets_a:,} test sets"
         yield f"Over seeds, at {sets}: {_limits(result.seeds)} ({sure})."
     else:
-        yield f"No interval over seeds alone: {result.no_seeds}.{_more_runs(result)}"
+        yield f"No interval over seeds alone: {result.no_seeds}.{more_runs(result)}"
     if result.sets is not None:
         yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
     else:
         yield f"No interval over new test sets: {result.no_sets}."
-    yield from _limited_by_sets(found, result)
+    of_seeds, of_sets = told(found, result.seeds), told(found, result.sets)
+    if found.shared_test_sets and of_seeds and not of_sets:
+        yield from limited_by_sets(result, found.confidence)
     yield _better(found, result)
     yield from _pairing(found, result)
-
-
-def _more_runs(result: Comparison) -> str:
-    """Say what gives a side with single runs an interval; nothing where neither side has such."""
-    if result.no_seeds != SINGLE:
-        return ""
-    sides = {A: (result.runs_a, result.sets_a), B: (result.runs_b, result.sets_b)}
-    whose = [name for name, (runs, sets) in sides.items() if runs < 2 * sets]
-    return (
-        f" More runs of {' and '.join(whose or [A, B])} allow one (runs = 5); where no seed "
-        'reaches the fit, other training rows (vary = ["train"]) make them differ, or other test '
-        "sets (repeats = 5) tell without."
-    )
-
-
-def _limited_by_sets(found: Compared, result: Comparison) -> Iterator[str]:
-    """Say about how many test sets would tell a difference that seeds alone tell."""
-    if result.sets is None or told(found, result.sets) or not told(found, result.seeds):
-        return
-    if not found.shared_test_sets or result.sets_a < _ESTIMATED:
-        return
-    half = (result.sets[1] - result.sets[0]) / 2
-    n = sets_needed(result.difference, half, result.sets_a, found.confidence)
-    enough = f"about {n:,} repeats would tell it" if n else f"{MOST_SETS:,} would not tell it"
-    yield (
-        f"Test sets limit this, not seeds: {enough}, if the difference and its spread between test "
-        "sets stay as they are (an estimate)."
-    )
-
-
-_ESTIMATED = 3  # fewest test sets whose spread estimates how many it takes
 
 
 def _limits(limits: tuple[float, float]) -> str:

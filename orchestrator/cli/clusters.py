@@ -56,9 +56,6 @@ def init(
         if name is not None:
             remedy = f"write one of another name: manyseed cluster init my-{name}"
             raise UserError("is kept for test clusters", key="NAME", value=name, remedy=remedy)
-        if (file := user_folder() / f"{TESTCLUSTER}.toml").exists():
-            remedy = f"submit with it: --cluster {TESTCLUSTER}; or {remedy}"
-            raise UserError("the test cluster has its profile", file=file, remedy=remedy)
         name = f"my-{TESTCLUSTER}"
     name = name or (out.stem if out else cluster.name)
     file = out or user_folder() / f"{name}.toml"

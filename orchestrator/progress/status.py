@@ -31,6 +31,7 @@ from manyseed.orchestrator.submissions.submission import (
     TaskState,
     as_mended,
     on_cluster,
+    retry,
     submissions,
     tasks_of,
 )
@@ -86,11 +87,13 @@ def next_steps(
             yield "Check", ("verify", directory)
             return
         what, words = _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
+        if mended and runs["failed"]:  # of which `resume` trains none beside missing ones
+            yield what, retry(paths, mended)
+            what = "Then the missing ones"
         yield first if first and not mended and words[0] == "resume" else what, words
         return
     if runs["failed"]:
-        what = _MENDED if mended else "Retry"
-        yield what, ("resume", directory, "--failed", *mended, *on_cluster(paths))
+        yield _MENDED if mended else "Retry", retry(paths, mended)
     if not runs["done"]:
         return
     if analysing:

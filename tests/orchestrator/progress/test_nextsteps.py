@@ -63,6 +63,16 @@ def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:
     assert verbs(paths, {"done": 0, "copy": 0, "failed": 2}, "finished") == both
 
 
+def test_failed_runs_beside_missing_ones_have_a_command_of_their_own(paths: Any) -> None:
+    """Without ``--failed``, the mended code would train the missing ones alone."""
+    runs = DONE | {"missing": 12, "failed": 8}
+    steps = [*next_steps(paths, runs, ["finished"], NO_CELLS, mended=["--other-recipe"])]
+    assert steps[1:] == [
+        ("Once the code is mended", ("resume", paths.directory, "--failed", "--other-recipe")),
+        ("Then the missing ones", ("resume", paths.directory, "--other-recipe")),
+    ]
+
+
 def test_runs_that_are_being_retried_are_watched(paths: Any) -> None:
     failed = {"failed": 2}
     for alive in ("waiting", "running"):

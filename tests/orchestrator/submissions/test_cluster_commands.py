@@ -16,7 +16,7 @@ from manyseed.orchestrator.submissions import nodecheck
 from manyseed.orchestrator.submissions.nodecheck import CheckResult, Seen, _findings
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
-from manyseed.slurm.discover import Limits, discover
+from manyseed.slurm.discover import Cluster, Limits, Partition, discover
 from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.states import JobState
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
@@ -120,10 +120,20 @@ def test_a_profile_is_written_from_what_slurm_has(
     kept = command("cluster", "init", "testcluster")
     assert kept.returncode == 2
     assert "manyseed cluster init my-testcluster" in kept.stderr
-    named.with_name("testcluster.toml").write_text(named.read_text())
-    has_one = command("cluster", "init")
-    assert has_one.returncode == 2
-    assert "--cluster testcluster" in has_one.stderr
+
+
+def test_a_profile_of_ones_own_is_written_beside_that_of_the_test_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    cpu = Partition("cpu", True, True, 240, None, 3, 8, 16000, "")
+    found = Cluster("testcluster", "22.05.8", 64, 500, Limits(), True, (cpu,))
+    monkeypatch.setattr("manyseed.slurm.discover.discover", lambda: found)
+    profile = write(user_folder() / "testcluster.toml", "# the test cluster's\n")
+    code, said = inside("cluster", "init")
+    assert (code, "Next: manyseed cluster check my-testcluster" in said) == (0, True), said
+    assert read_profile(profile.with_name("my-testcluster.toml")).cpu.cores == 8
+    assert profile.read_text() == "# the test cluster's\n"
 
 
 def test_a_test_cluster_replaces_no_profile_that_another_made(

@@ -287,6 +287,8 @@ def _say_submitted(
     others = in_hand(before, [one for one in sweep.submissions() if one != submission])
     more = f" {others:,} more are waiting or being trained." if others else ""
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.{more}")
+    if others:
+        _say_shorter(sweep)
     if not watch:
         say_next("Watch", "status", sweep.directory, "--watch")
 
@@ -324,11 +326,20 @@ def say_gpu(submission: Submission) -> None:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
+def _say_shorter(sweep: Sweep) -> None:
+    """Say which tasks do not have the time that their profile gives by now."""
+    from manyseed.orchestrator.submissions.walltimes import shorter
+
+    if told := shorter(sweep.paths, sweep.submissions()):
+        say(told)
+
+
 def _say_nothing_to_submit(sweep: Sweep, failed: bool, *, steps: bool = True) -> None:
     from manyseed.orchestrator.plans.plan import Plan
 
     if sweep.is_running:
         say("Nothing to submit: all missing runs are waiting or being trained.")
+        _say_shorter(sweep)
         say_unreadable(sweep.submissions())
         say_next("Watch", "status", sweep.directory, "--watch")
         return

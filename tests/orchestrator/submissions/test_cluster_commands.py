@@ -129,6 +129,7 @@ def test_a_profile_of_ones_own_is_written_beside_that_of_the_test_cluster(
     cpu = Partition("cpu", True, True, 240, None, 3, 8, 16000, "")
     found = Cluster("testcluster", "22.05.8", 64, 500, Limits(), True, (cpu,))
     monkeypatch.setattr("manyseed.slurm.discover.discover", lambda: found)
+    user_folder().mkdir(parents=True)
     profile = write(user_folder() / "testcluster.toml", "# the test cluster's\n")
     code, said = inside("cluster", "init")
     assert (code, "Next: manyseed cluster check my-testcluster" in said) == (0, True), said

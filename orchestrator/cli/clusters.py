@@ -291,6 +291,10 @@ def status(folder: _Folder = None, as_json: Json = False) -> None:
         )
     elif cluster.is_running:
         _show_nodes(cluster)
+    elif left := [*filter(cluster.daemons.is_alive, cluster.daemons.names())]:
+        say(f"The controller of the test cluster in {cluster.folder} (slurmctld) has ended.")
+        say(f"Still running: {', '.join(left)}.")
+        say_next("End it", "cluster", "test", "stop", "--dir", cluster.folder)
     else:
         say("No test cluster is running.")
         say_next("Start one", "cluster", "test", "start")

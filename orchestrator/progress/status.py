@@ -158,7 +158,7 @@ def unanalysed(
     try:
         analysed = read_json(paths.analysis)["runs"]["analysed"]
     except FileNotFoundError:
-        return f"there is no {paths.analysis}"
+        return f"{paths.analysis} is not written yet"
     except ManyseedError as error:
         return str(error)
     except (LookupError, TypeError):
@@ -183,7 +183,7 @@ def unreported(paths: SweepPaths) -> str:
             if file.stat().st_mtime_ns > written:
                 return f"{file} is newer than {paths.report}"
     except FileNotFoundError as error:
-        return f"there is no {error.filename}"
+        return f"{error.filename} is not written yet"
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import subprocess
 import tomllib
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from manyseed.orchestrator.submissions.nodecheck import CheckResult, Seen, _find
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
 from manyseed.slurm.discover import Cluster, Limits, Partition, discover
+from manyseed.slurm.processes import fingerprint
 from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.states import JobState
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
@@ -162,6 +164,21 @@ def test_a_test_cluster_replaces_no_profile_that_another_made(
     assert f"cluster test stop --dir {tmp_path / 'other'}" in done.stderr
     TestCluster(tmp_path / "tc").register()  # the other does not run
     assert named.readlink() == tmp_path / "tc" / "testcluster.toml"
+
+
+def test_a_test_cluster_without_its_controller_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "run").mkdir()
+    for name, process in (("slurmctld", "1 1 gone"), ("slurmd-c1", fingerprint(os.getpid()))):
+        (tmp_path / "run" / f"{name}.process").write_text(process)
+    shown = command("cluster", "test", "status", "--dir", tmp_path).stdout
+    assert shown.splitlines() == [
+        f"The controller of the test cluster in {tmp_path} (slurmctld) has ended.",
+        "Still running: slurmd-c1.",
+        f"End it: manyseed cluster test stop --dir {tmp_path}",
+    ]
 
 
 def test_nodes_are_read_as_slurm_shortens_them(

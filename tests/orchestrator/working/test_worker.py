@@ -90,7 +90,7 @@ def start(sweep: Sweep, tmp_path: Path) -> Iterator[Start]:
     def start(
         code: str = "", task: str = "", n_workers: int = 1, **variables: str
     ) -> subprocess.Popen[str]:
-        (tmp_path / "code").mkdir()
+        (tmp_path / "code").mkdir(exist_ok=True)
         (tmp_path / "code" / "sitecustomize.py").write_text(code)
         program = f"""
 import os, sys
@@ -262,6 +262,27 @@ def test_an_attempt_that_can_train_asks_an_earlier_one_to_end_that_may_live_on(
     last._on_message(Message(cast("Worker", SimpleNamespace()), Ready()))
     assert asked() == [False, True, False]
     assert not lives_on.stop.is_urgent, "its fits in flight are not lost"
+
+
+def test_an_attempt_ends_after_its_fit_once_its_successor_trains(
+    sweep: Sweep, start: Start, tmp_path: Path
+) -> None:
+    trains = tmp_path / "training"
+    first = start(WAITS)
+    wait_until(trains.exists, "the first fit")
+    trains.unlink()
+    second = start(WAITS)
+    wait_until(trains.exists, "the same fit elsewhere")
+    (asked,) = (sweep.paths.submission(1) / "lives").glob("*/stop")
+    told = asked.stat().st_mtime + 3  # by then it has read it
+    wait_until(lambda: Attempt.read(asked.parent).updated > told, "a later report")
+    (tmp_path / "go").touch()
+    assert first.communicate(timeout=120)[0] == "stopped\n"
+    assert second.communicate(timeout=120)[0] == "finished\n"
+    attempts = read_attempts(sweep.paths.submission(1), plan="")
+    assert [(one.state, one.n_done) for one in attempts] == [("stopped", 1), ("finished", 2)]
+    assert sweep.status()["runs"]["done"] == 2
+    assert sweep.verify()["findings"] == []
 
 
 def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_attempts_failed(

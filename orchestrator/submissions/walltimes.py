@@ -71,7 +71,9 @@ def shorter(paths: SweepPaths, listed: Sequence[Submission]) -> str:
     for submission, tasks in zip(listed, tasks_known(listed), strict=True):
         alive = [task for task in tasks if task.is_alive]
         profile = own_profile(submission.intent) if alive else None
-        for task in alive if profile else ():
+        if profile is None:
+            continue
+        for task in alive:
             resource, before = walltime(submission, task)
             now = _of_profile(profile, resource)
             if before and now is not None and before < now:

@@ -498,7 +498,7 @@ def rerun(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Train a run, or those that --where or --best choose, again, and compare the predictions.
+    """Train a run again, or those that --where or --best choose, and compare the predictions.
 
     With its original recipe, a run must be equal bit for bit; with another recipe, the command
     reports how much differs. Several runs are chosen in the result tables, so analyze first.

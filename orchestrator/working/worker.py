@@ -85,9 +85,9 @@ class Stop:
         if self._is_job:
             self._until = min(self._until, time.monotonic() + _STOP_SECONDS)
 
-    def hear(self, request: str | None) -> None:
-        """Record the content of the stop file; None if there is none, as a stop can be revoked."""
-        self._request = request
+    def hear(self, *requests: str | None) -> None:
+        """Record the first stop file's content; None if there is none, as a stop can be revoked."""
+        self._request = next((one for one in requests if one is not None), None)
 
     @property
     def is_asked(self) -> bool:
@@ -522,8 +522,8 @@ class TaskAttempt:
         """Read users' requests: to stop, or to skip some cells."""
         self._requests_read = time.monotonic()
         with suppress(DamagedFile):  # an unreadable request has no effect
-            # its successor asks an attempt alone
-            self.stop.hear(stop_request(self.submission) or stop_request(self.folder))
+            # a successor asks this attempt alone
+            self.stop.hear(*map(stop_request, (self.submission, self.folder)))
         with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
 

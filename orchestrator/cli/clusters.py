@@ -63,9 +63,6 @@ def init(
         if name is not None:
             remedy = f"write one of another name: manyseed cluster init my-{name}"
             raise UserError("is kept for test clusters", key="NAME", value=name, remedy=remedy)
-        if (file := user_folder() / f"{TESTCLUSTER}.toml").exists():
-            remedy = f"submit with it: --cluster {TESTCLUSTER}; or {remedy}"
-            raise UserError("the test cluster has its profile", file=file, remedy=remedy)
         name = f"my-{TESTCLUSTER}"
     name = name or (out.stem if out else cluster.name)
     file = out or user_folder() / f"{name}.toml"
@@ -302,6 +299,10 @@ def status(folder: _Folder = None, as_json: Json = False) -> None:
         )
     elif cluster.is_running:
         _show_nodes(cluster)
+    elif left := [*filter(cluster.daemons.is_alive, cluster.daemons.names())]:
+        say(f"The controller of the test cluster in {cluster.folder} (slurmctld) has ended.")
+        say(f"Still running: {', '.join(left)}.")
+        say_next("End it", "cluster", "test", "stop", "--dir", cluster.folder)
     else:
         say("No test cluster is running.")
         say_next("Start one", "cluster", "test", "start")

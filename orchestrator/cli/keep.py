@@ -502,7 +502,7 @@ def rerun(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Train one run or several again, and compare them with the stored predictions.
+    """Train a run again, or those that --where or --best choose, and compare the predictions.
 
     With its original recipe, a run must be equal bit for bit; with another recipe, the command
     reports how much differs. Several runs are chosen in the result tables, so analyze first.

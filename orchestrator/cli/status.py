@@ -181,7 +181,7 @@ def _restarted(state: Status) -> str:
         return ""
     times = "once" if sum(counts) == 1 else f"{sum(counts):,} times"
     who = "1 was" if len(counts) == 1 else f"{len(counts):,} were"
-    return f" {who} restarted {times}: an earlier attempt ended without a report."
+    return f" {who} restarted {times}: an earlier attempt did not report its end."
 
 
 def _print_status(sweep: Sweep, state: Status) -> None:

@@ -298,6 +298,8 @@ def _say_submitted(
     others = in_hand(before, [one for one in sweep.submissions() if one != submission])
     more = f" {others:,} more are waiting or being trained." if others else ""
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.{more}")
+    if others:
+        _say_shorter(sweep)
     if not watch:
         say_next("Watch", "status", sweep.directory, "--watch")
 
@@ -316,9 +318,10 @@ def say_kept(sweep: Sweep, state: Survey, *, failed: bool = False) -> None:
     back = rows_set_back(sweep.paths)
     runs = state.with_state("missing").select("group", "row").iter_rows()
     again = sum(row in back.get(group, ()) for group, row in runs)
+    left = "not finished before, for which resume without --failed is needed"
     others = {
         "set back by a repair": again,
-        "not finished before": state.counts["missing"] - again,
+        left if failed else "not finished before": state.counts["missing"] - again,
         "failed" if failed else "failed, for which --failed is needed": state.counts["failed"],
     }
     if told := ", ".join(f"{n:,} {why}" for why, n in others.items() if n):
@@ -334,11 +337,20 @@ def say_gpu(submission: Submission) -> None:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
+def _say_shorter(sweep: Sweep) -> None:
+    """Say which tasks do not have the time that their profile gives by now."""
+    from manyseed.orchestrator.submissions.walltimes import shorter
+
+    if told := shorter(sweep.paths, sweep.submissions()):
+        say(told)
+
+
 def _say_nothing_to_submit(sweep: Sweep, failed: bool, *, steps: bool = True) -> None:
     from manyseed.orchestrator.plans.plan import Plan
 
     if sweep.is_running:
         say("Nothing to submit: all missing runs are waiting or being trained.")
+        _say_shorter(sweep)
         say_unreadable(sweep.submissions())
         say_next("Watch", "status", sweep.directory, "--watch")
         return

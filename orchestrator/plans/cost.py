@@ -459,7 +459,8 @@ def check_room(
             f"its predictions need {_gb(needed)} ({_parts(before, after)}); "
             f"{place} has {_gb(free)} free",
             file=file,
-            remedy=f"make room, or plan onto another disk with --out{_keeping_less(after, needed)}",
+            remedy="make room, or plan onto another disk with --out"
+            + _keeping_less(directory, after, needed, free),
         )
     more = store_files(after) - store_files(before)
     if disk.f_files and more > disk.f_favail:
@@ -491,7 +492,7 @@ def require_room(
             f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}, the largest "
             f"file a second time while it is written {_gb(replaced)}); the disk has "
             f"{_gb(free)} free\n  make room, or plan again with --out onto another disk"
-            + _keeping_less(missing, predictions)
+            + _keeping_less(directory, missing, predictions, free - journals - replaced)
         )
 
 
@@ -507,8 +508,13 @@ def _parts(before: list[GroupRoom], after: list[GroupRoom]) -> str:
     return f"scores {_gb(new - rest)}, labels, times and test sets {_gb(rest)}"
 
 
-def _keeping_less(groups: list[GroupRoom], needed: int) -> str:
-    """Return what predictions would need if less of them were kept, a line each."""
+def _keeping_less(directory: Path, groups: list[GroupRoom], needed: int, free: int) -> str:
+    """Return what predictions would need if less of them were kept and fitted, a line each.
+
+    Nothing for a sweep with a store, which keeps what its groups were made for.
+    """
+    if SweepPaths(directory).store.exists():
+        return ""
     cheaper: Mapping[str, int] = {
         name: store_bytes(group.kept(**keep) for group in groups) for name, keep in _CHEAPER
     }
@@ -516,7 +522,7 @@ def _keeping_less(groups: list[GroupRoom], needed: int) -> str:
     listed = [
         f"\n    {name} need{'s' if name != _BOTH else ''} {_gb(n)}"
         for name, n in cheaper.items()
-        if n < needed and (name != _BOTH or alone == len(_ONE_OF_TWO))
+        if n < min(needed, free) and (name != _BOTH or alone == len(_ONE_OF_TWO))
     ]
     return f"; or keep less: instead of {_gb(needed)},{''.join(listed)}" if listed else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from itertools import count
@@ -11,8 +12,10 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.jobs.checks import ARRAYS
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.orchestrator.errors import UserError, toml_key, toml_value
+from manyseed.orchestrator.errors import UserError, each_of, toml_key, toml_value
+from manyseed.orchestrator.grids.own import OwnCode, placed
 from manyseed.orchestrator.plans.code import DIGESTS
 from manyseed.orchestrator.plans.plan import Plan
 
@@ -88,16 +91,41 @@ def require_same_files(
         planned = _digests(json.loads(text)["dataset"])
         if name not in now or planned in found:  # perhaps under another name
             continue
-        source = sources.get(name, name)
-        changed = "has changed since it was planned"
-        path = (source or "").removeprefix("file:")
-        raise UserError(
-            f"{path} {changed}, or is another file" if path else f"what it returns {changed}",
-            file=file,
-            key=f"dataset.{toml_key(name)}",
-            remedy="restore what was planned, or plan what it holds now into another directory "
-            "with --out; manyseed resume trains the rest on the prepared copy of what was planned",
-        )
+        raise _changed(file, name, sources.get(name, name))
+
+
+def _changed(file: Path, name: str, source: str | None) -> UserError:
+    changed = "has changed since it was planned"
+    path = (source or "").removeprefix("file:")
+    return UserError(
+        f"{path} {changed}, or is another file" if path else f"what it returns {changed}",
+        file=file,
+        key=f"dataset.{toml_key(name)}",
+        remedy="restore what was planned, or plan what it holds now into another directory "
+        "with --out; manyseed resume trains the rest on the prepared copy of what was planned",
+    )
+
+
+def why_refused(
+    error: UserError, before: Plan, sources: Mapping[str, str | None], file: Path, own: OwnCode
+) -> UserError:
+    """Return what `require_same_files` says if a table was refused as it has changed; else `error`.
+
+    `before` and `sources`: as there.
+    """
+    held = before.cells.unique("dataset", keep="first", maintain_order=True)
+    for name, text in held.select("dataset", "canonical").iter_rows():
+        key, source = f"dataset.{toml_key(name)}.", sources.get(name) or ""
+        is_of_it = any((one.key or "").startswith(key) for one in each_of(error))
+        if not is_of_it or not source.startswith("file:"):
+            continue
+        path = Path(str(placed({"source": source}, own.sweep)["source"]).removeprefix("file:"))
+        planned = json.loads(text)["dataset"].get("digest")
+        if path.suffix in ARRAYS or not path.is_file():
+            continue
+        if hashlib.sha256(path.read_bytes()).hexdigest() != planned:
+            return _changed(file, name, source)
+    return error
 
 
 def _digests(dataset: Mapping[str, Any]) -> list[Any]:

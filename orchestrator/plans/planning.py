@@ -46,7 +46,7 @@ from manyseed.orchestrator.plans.code import (
 )
 from manyseed.orchestrator.plans.cost import check_room, observed_seconds
 from manyseed.orchestrator.plans.extension import extended
-from manyseed.orchestrator.plans.growth import check_kept, require_same_files
+from manyseed.orchestrator.plans.growth import check_kept, require_same_files, why_refused
 from manyseed.orchestrator.plans.layout import (
     PAIR,
     Groups,
@@ -98,9 +98,12 @@ def _expanded(
 
     def use(sweep: SweepFile) -> Expansion:
         sources = {name: table.source for name, table in sweep.dataset.items()}
-        return expand(
-            sweep, file, own, lambda found: require_same_files(before, found, sources, file)
-        )
+        try:
+            return expand(
+                sweep, file, own, lambda found: require_same_files(before, found, sources, file)
+            )
+        except UserError as error:
+            raise why_refused(error, before, sources, file, own) from None
 
     return load_and_use(file, settings, use)
 
@@ -149,8 +152,15 @@ def plan_sweep(
                 _write(paths, change, lease.check)
         else:
             change = _ready(sweep_file, directory, settings, require)
-            with appearing(directory) as new:
-                _write(new, change)
+            try:
+                with appearing(directory) as new:
+                    _write(new, change)
+            except UserError:
+                if not paths.cells.is_file():
+                    raise
+                # it was not there when this began
+                again = f"{directory}: another process has planned it meanwhile"
+                raise UnavailableError(f"{again}\n  repeat the command") from None
     except OSError as error:
         raise UnavailableError(f"cannot write {directory}: {error}") from None
     return change

@@ -11,6 +11,7 @@ from typing import Literal
 
 import polars as pl
 
+from manyseed.analysis.counts import duration
 from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.errors import ManyseedError, StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
@@ -27,9 +28,10 @@ from manyseed.orchestrator.submissions.submission import (
     tasks_known,
     training,
 )
+from manyseed.orchestrator.submissions.walltimes import walltime, was_too_short
 from manyseed.orchestrator.survey import Survey
 from manyseed.orchestrator.sweepstore import lost_groups, ways_back
-from manyseed.orchestrator.tasks.attempts import MORE_TIME, UNREADABLE
+from manyseed.orchestrator.tasks.attempts import UNREADABLE
 from manyseed.orchestrator.tasks.task import held_rows
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.states import to_start
@@ -132,8 +134,10 @@ def to_change(left_behind: Behind) -> str:
     """
     for submission, left in left_behind:
         profile = submission.intent.profile or "the profile"
-        if any(task.last.reason.endswith(MORE_TIME) for task in left):
-            return f"With more time in {profile}"
+        if cut := [*filter(was_too_short, left)]:
+            times = [walltime(submission, task)[1] for task in cut]
+            than = f" than {duration(max(times))}" if max(times) else ""
+            return f"With more time{than} in {profile}"
         if any(map(_never_began, left)):
             return f"Once {profile} is corrected"
     return ""
@@ -229,7 +233,9 @@ def _of_tasks(
             yield f"{_tasks(lost[state])} {text}: {resume} trains the remaining runs"
     if not lost and len(rest) and any(task.is_alive for task in current):
         runs = "1 missing run belongs" if len(rest) == 1 else f"{len(rest):,} missing runs belong"
-        yield f"{runs} to no task that waits or trains: {resume}"
+        change = to_change(left_behind)
+        first = f". {change}" if change else ""
+        yield f"{runs} to no task that waits or trains{first}: {resume}"
     yield from _before_training(paths, last, tasks[-1])
     if is_unfinished:
         yield from _of_setup(paths, last, tasks[-1])

@@ -32,6 +32,7 @@ from manyseed.orchestrator.submissions.submission import (
     TaskState,
     as_mended,
     on_cluster,
+    retry,
     submissions,
     tasks_of,
 )
@@ -87,11 +88,13 @@ def next_steps(
             yield "Check", ("verify", directory)
             return
         what, words = _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
+        if mended and runs["failed"]:  # of which `resume` trains none beside missing ones
+            yield what, retry(paths, mended)
+            what = "Then the missing ones"
         yield first if first and not mended and words[0] == "resume" else what, words
         return
     if runs["failed"]:
-        what = _MENDED if mended else "Retry"
-        yield what, ("resume", directory, "--failed", *mended, *on_cluster(paths))
+        yield _MENDED if mended else "Retry", retry(paths, mended)
     if not runs["done"]:
         return
     if analysing:
@@ -156,7 +159,7 @@ def unanalysed(
     try:
         analysed = read_json(paths.analysis)["runs"]["analysed"]
     except FileNotFoundError:
-        return f"there is no {paths.analysis}"
+        return f"{paths.analysis} is not written yet"
     except ManyseedError as error:
         return str(error)
     except (LookupError, TypeError):
@@ -181,7 +184,7 @@ def unreported(paths: SweepPaths) -> str:
             if file.stat().st_mtime_ns > written:
                 return f"{file} is newer than {paths.report}"
     except FileNotFoundError as error:
-        return f"there is no {error.filename}"
+        return f"{error.filename} is not written yet"
     return ""
 
 

@@ -628,7 +628,12 @@ def retrying(paths: SweepPaths, state: Survey | None = None) -> str:
     """Return the command that trains failed runs again, also after own code was mended."""
     from manyseed.orchestrator.survey import survey  # imports polars
 
-    return training(paths, "resume", "--failed", *as_mended(paths, state or survey(paths)))
+    return command(*retry(paths, as_mended(paths, state or survey(paths))))
+
+
+def retry(paths: SweepPaths, mended: Sequence[str]) -> tuple[object, ...]:
+    """Return the words of `retrying`'s command. `mended`: as `as_mended` returns."""
+    return ("resume", paths.directory, "--failed", *mended, *on_cluster(paths))
 
 
 def nothing_finished(paths: SweepPaths) -> UserError | RunsError:

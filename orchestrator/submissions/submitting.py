@@ -70,6 +70,7 @@ from manyseed.orchestrator.submissions.submission import (
     tasks_of,
     training,
 )
+from manyseed.orchestrator.submissions.walltimes import require_more_time
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.orchestrator.tasks.intent import (
     LOCAL,
@@ -273,6 +274,7 @@ def submit(
         require_data(paths, state, rows)
         if request.profile is not None:
             require_jobs(paths, state.plan, rows, observed, measuring, request.profile)
+            require_more_time(paths, earlier, states, rows, request.profile)
             for text in continuing(state.plan, rows, observed, measuring, request.profile):
                 report(text)
         code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)

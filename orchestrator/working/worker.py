@@ -40,6 +40,7 @@ from manyseed.orchestrator.tasks.intent import (
     LOG,
     NOW,
     RESERVE,
+    STOPPED,
     Intent,
     SubmissionPaths,
     skipped_cells,
@@ -84,9 +85,9 @@ class Stop:
         if self._is_job:
             self._until = min(self._until, time.monotonic() + _STOP_SECONDS)
 
-    def hear(self, request: str | None) -> None:
-        """Record the content of the stop file; None if there is none, as a stop can be revoked."""
-        self._request = request
+    def hear(self, *requests: str | None) -> None:
+        """Record the first stop file's content; None if there is none, as a stop can be revoked."""
+        self._request = next((one for one in requests if one is not None), None)
 
     @property
     def is_asked(self) -> bool:
@@ -263,6 +264,7 @@ class TaskAttempt:
         self.task = Task.read(files.task(number))
         self.intent = Intent.read(submission, self.task.plan)
         self.earlier = read_attempts(submission, number, plan=self.task.plan)
+        self.unreported = [one.folder for one in self.earlier if one.state == "running"]
         self.folder = files.attempt(number, os.urandom(4).hex())
         self.folder.mkdir(parents=True)
         # reserve space for the last report, in case the disk is full by then
@@ -419,6 +421,7 @@ class TaskAttempt:
             self._on_outcome(batch, value)
         elif isinstance(value, Ready):
             worker.ready = True
+            self._supersede()
         elif isinstance(value, Fault) and value.is_crowded and not worker.is_alone:
             self._make_room(worker)
         elif isinstance(value, Fault):
@@ -426,6 +429,15 @@ class TaskAttempt:
             self.is_task_at_fault |= value.is_of_task
         elif value is None and not self.fault and not self.stop.is_schedulers:
             self._on_death(worker)
+
+    def _supersede(self) -> None:
+        """Ask earlier attempts to end that did not report their end, now that this one can train.
+
+        If a node is lost to the scheduler, what runs there may live on beside its successor.
+        """
+        while self.unreported:
+            with suppress(OSError, UnavailableError):
+                place(SubmissionPaths(self.unreported.pop()).stop, STOPPED.encode())
 
     def _make_room(self, worker: Worker) -> None:
         """Go on with one process less: together they need more memory than the GPU has."""
@@ -510,7 +522,8 @@ class TaskAttempt:
         """Read users' requests: to stop, or to skip some cells."""
         self._requests_read = time.monotonic()
         with suppress(DamagedFile):  # an unreadable request has no effect
-            self.stop.hear(stop_request(self.submission))
+            # a successor asks this attempt alone
+            self.stop.hear(*map(stop_request, (self.submission, self.folder)))
         with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
 

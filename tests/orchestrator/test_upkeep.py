@@ -539,11 +539,19 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
         f_bavail, f_frsize = 10, disk.f_frsize
 
     monkeypatch.setattr("manyseed.orchestrator.plans.cost.os.statvfs", lambda path: Disk)
-    with pytest.raises(UnavailableError) as refused:
-        sweep.submit(workers=1)
-    message = str(refused.value)
+
+    def told() -> str:
+        with pytest.raises(UnavailableError) as refused:
+            sweep.submit(workers=1)
+        return str(refused.value)
+
+    assert "keep less" not in told(), "that would not fit either"
+    needed = re.search(r"need (\d\.\d) MB \(", told())
+    assert needed
+    Disk.f_bavail = int(float(needed[1]) * 1e6 * 0.9 / Disk.f_frsize)
+    message = told()
     assert "64 runs need" in message
-    assert re.search(r"; the disk has \d+\.\d kB free\n", message)
+    assert re.search(r"; the disk has \d+\.\d MB free\n", message)
     _, remedy, half, least = message.splitlines()
     assert remedy.startswith("  make room, or plan again with ")
     assert "; or keep less: instead of 1.2 MB," in remedy
@@ -551,6 +559,8 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
     assert least.startswith('    keep.scores = "none" needs ')
     assert not sweep.paths.tasks.exists()
     assert not sweep.paths.store.exists()
+    sweep.paths.store.mkdir()  # as of a sweep that has begun
+    assert "keep less" not in told()
 
 
 def test_learning_curves_are_kept_of_networks(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from manyseed import Sweep
 from manyseed.jobs.datasets import openml
 from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
+from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.change import drop
 from manyseed.orchestrator.plans.code import fetch_datasets, require_fetched
 from manyseed.orchestrator.plans.layout import Groups, lay_out
@@ -571,6 +572,25 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     require_fetched(planned, file)
 
 
+def test_of_two_that_plan_a_new_sweep_at_once_one_is_told_to_repeat(tmp_path, monkeypatch):
+    file, directory = tmp_path / "sweep.toml", tmp_path / "sweep"
+    file.write_text(SMALL)
+    ready = planning._ready
+
+    def slowly(*given):
+        change = ready(*given)
+        monkeypatch.setattr(planning, "_ready", ready)
+        plan_sweep(file, directory)  # the other
+        return change
+
+    monkeypatch.setattr(planning, "_ready", slowly)
+    code, said = inside("plan", file, "--out", directory)
+    assert code == 4, said
+    assert f"{directory}: another process has planned it meanwhile\n  repeat the command" in said
+    code, said = inside("plan", file, "--out", directory)
+    assert (code, f"{directory} already holds it." in said) == (0, True), said
+
+
 def test_a_file_edited_later_is_named_and_its_copy_as_planned_is_trained_on(tmp_path, monkeypatch):
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
@@ -582,13 +602,15 @@ def test_a_file_edited_later_is_named_and_its_copy_as_planned_is_trained_on(tmp_
         'classifier = ["lr-sgd"]\n[dataset.d]\nsource = "file:table.csv"\ntarget = "y"\n'
     )
     expected, edited = train(file, tmp_path / "unchanged"), Sweep.plan(file, tmp_path / "edited")
-    table.write_text(text.replace("b", "a", 5))
-    code, said = inside("plan", file, "--out", edited.directory)
-    assert code == 2
-    said = " ".join(said.split())
-    assert "dataset.d: table.csv has changed since it was planned, or is another file" in said
-    assert "restore what was planned" in said
-    assert "digest" not in said
+    for left in (text.replace("b", "a"), text.replace("b", "a", 5)):  # one class, or other rows
+        table.write_text(left)
+        code, said = inside("plan", file, "--out", edited.directory)
+        assert code == 2
+        said = " ".join(said.split())
+        assert "dataset.d: table.csv has changed since it was planned, or is another file" in said
+        assert "restore what was planned" in said
+        assert "digest" not in said
+        assert "single class" not in said
     code, said = inside("submit", edited.directory, "--workers", 1)
     assert (code, edited.submissions()) == (2, []), said
     said = " ".join(said.split())

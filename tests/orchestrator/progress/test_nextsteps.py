@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.cli.train import say_kept
 from manyseed.orchestrator.computing.tables import TABLES
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.plans.plan import CELLS
@@ -63,6 +64,16 @@ def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:
     assert verbs(paths, {"done": 0, "copy": 0, "failed": 2}, "finished") == both
 
 
+def test_failed_runs_beside_missing_ones_have_a_command_of_their_own(paths: Any) -> None:
+    """Without ``--failed``, the mended code would train the missing ones alone."""
+    runs = DONE | {"missing": 12, "failed": 8}
+    steps = [*next_steps(paths, runs, ["finished"], NO_CELLS, mended=["--other-recipe"])]
+    assert steps[1:] == [
+        ("Once the code is mended", ("resume", paths.directory, "--failed", "--other-recipe")),
+        ("Then the missing ones", ("resume", paths.directory, "--other-recipe")),
+    ]
+
+
 def test_runs_that_are_being_retried_are_watched(paths: Any) -> None:
     failed = {"failed": 2}
     for alive in ("waiting", "running"):
@@ -70,6 +81,25 @@ def test_runs_that_are_being_retried_are_watched(paths: Any) -> None:
     retry = ["Tracebacks: logs", "Retry: resume", "Without them: analyze"]
     assert verbs(paths, failed, "running", stopping=True) == retry
     assert verbs(paths, failed, "unknown") == retry
+
+
+def test_what_is_still_to_be_written_is_no_fault(paths: Any) -> None:
+    assert unanalysed(paths, DONE) == f"{paths.analysis} is not written yet"
+    write_json(paths.analysis, {"runs": {"analysed": 64}})
+    assert unreported(paths) == f"{paths.report} is not written yet"
+
+
+def test_a_retry_of_failed_runs_says_that_it_leaves_missing_ones_out(
+    quick: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"runs": 64, "done": 52, "copy": 0, "failed": 8, "missing": 4}
+    state: Any = SimpleNamespace(counts=counts, with_state=lambda _: quick.survey().runs.clear())
+    for failed, told in (
+        (True, "4 not finished before, for which resume without --failed is needed, 8 failed."),
+        (False, "4 not finished before, 8 failed, for which --failed is needed."),
+    ):
+        say_kept(quick, state, failed=failed)
+        assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_after_an_analysis_of_all_that_is_finished_comes_the_report(paths: Any) -> None:

@@ -71,7 +71,7 @@ def test_a_restart_after_an_attempt_without_a_report_is_told(sweep: Sweep, attem
         earlier.mkdir()
         replace(last, state="running", started=last.started - number).write(earlier)
         assert [task["restarts"] for task in sweep.status()["each_task"]] == [number]
-        told = f"1 was restarted {times}: an earlier attempt ended without a report."
+        told = f"1 was restarted {times}: an earlier attempt did not report its end."
         assert told in " ".join(inside("status", sweep.directory)[1].split())
     replace(last, state="interrupted", started=last.started - 3).write(earlier)
     assert [task["restarts"] for task in sweep.status()["each_task"]] == [1]

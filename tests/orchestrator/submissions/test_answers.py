@@ -302,8 +302,41 @@ def test_why_earlier_submissions_broke_is_told_while_their_runs_are_missing(
     told = " ".join(shown.stderr.split())
     assert f"{RUNS - 1} tasks were ended: {reason}" in told
     assert "the disk is full" not in told, "its runs were submitted again"
-    after = f"With more time in {tmp_path / 'lab.toml'}: manyseed resume {sweep.directory}"
+    after = f"With more time than 10 min 00 s in {tmp_path / 'lab.toml'}: "
+    after += f"manyseed resume {sweep.directory}"
     assert after in shown.stdout
+
+
+def test_a_walltime_that_was_too_short_for_one_fit_is_not_asked_for_again(
+    lab: Lab, sweep: Sweep, tmp_path: Path
+) -> None:
+    lab.states = {f"1_{n}": "RUNNING" for n in range(RUNS)}
+    reason = f"the walltime ended 3 attempts of this task in a row, and none: {MORE_TIME}"
+    for number in range(1, RUNS):
+        broke(sweep, 1, number, reason)
+        del lab.states[f"1_{number}"]
+    lab.forgotten = "COMPLETED"
+    file, resume = tmp_path / "lab.toml", f"manyseed resume {sweep.directory}"
+    told = " ".join(command("status", sweep.directory).stderr.split())
+    belong = f"{RUNS - 1} missing runs belong to no task that waits or trains."
+    assert f"{belong} With more time than 10 min 00 s in {file}: {resume}" in told
+    same = command("resume", sweep.directory)
+    assert same.returncode == 2
+    short = "was too short for one fit: 1 run of task 1/1 had 10 min 00 s three times"
+    assert f'{file}: cpu.time = "0:10:00": {short}' in same.stderr
+    assert f'write more, such as time = "0:20:00", then: {resume}' in same.stderr
+    assert len(lab.arrays) == 1
+    write(file, file.read_text().replace("0:10:00", "0:20:00"))
+    more = command("resume", sweep.directory)
+    assert more.returncode == 0, more.output
+    assert [n for _, n in lab.arrays] == [RUNS, RUNS - 1]
+    lab.states |= {f"2_{n}": "PENDING" for n in range(RUNS - 1)}
+    again = f"for the 20 min 00 s that {file} gives now: "
+    again += f"manyseed cancel {sweep.directory} --now, then {resume}"
+    told = f"1 task has the earlier walltime of 10 min 00 s; {again}"
+    assert told in " ".join(more.stdout.split())
+    waits = " ".join(command("resume", sweep.directory).stdout.split())
+    assert f"Nothing to submit: all missing runs are waiting or being trained. {told}" in waits
 
 
 def broke(sweep: Sweep, submission: int, task: int, reason: str) -> None:

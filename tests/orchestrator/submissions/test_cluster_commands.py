@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import subprocess
 import tomllib
 from importlib.metadata import version
@@ -16,7 +17,8 @@ from manyseed.orchestrator.submissions import nodecheck
 from manyseed.orchestrator.submissions.nodecheck import CheckResult, Seen, _findings
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import testcluster
-from manyseed.slurm.discover import Limits, discover
+from manyseed.slurm.discover import Cluster, Limits, Partition, discover
+from manyseed.slurm.processes import fingerprint
 from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.states import JobState
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
@@ -120,10 +122,21 @@ def test_a_profile_is_written_from_what_slurm_has(
     kept = command("cluster", "init", "testcluster")
     assert kept.returncode == 2
     assert "manyseed cluster init my-testcluster" in kept.stderr
-    named.with_name("testcluster.toml").write_text(named.read_text())
-    has_one = command("cluster", "init")
-    assert has_one.returncode == 2
-    assert "--cluster testcluster" in has_one.stderr
+
+
+def test_a_profile_of_ones_own_is_written_beside_that_of_the_test_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    cpu = Partition("cpu", True, True, 240, None, 3, 8, 16000, "")
+    found = Cluster("testcluster", "22.05.8", 64, 500, Limits(), True, (cpu,))
+    monkeypatch.setattr("manyseed.slurm.discover.discover", lambda: found)
+    user_folder().mkdir(parents=True)
+    profile = write(user_folder() / "testcluster.toml", "# the test cluster's\n")
+    code, said = inside("cluster", "init")
+    assert (code, "Next: manyseed cluster check my-testcluster" in said) == (0, True), said
+    assert read_profile(profile.with_name("my-testcluster.toml")).cpu.cores == 8
+    assert profile.read_text() == "# the test cluster's\n"
 
 
 def test_a_test_cluster_replaces_no_profile_that_another_made(
@@ -151,6 +164,21 @@ def test_a_test_cluster_replaces_no_profile_that_another_made(
     assert f"cluster test stop --dir {tmp_path / 'other'}" in done.stderr
     TestCluster(tmp_path / "tc").register()  # the other does not run
     assert named.readlink() == tmp_path / "tc" / "testcluster.toml"
+
+
+def test_a_test_cluster_without_its_controller_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "run").mkdir()
+    for name, process in (("slurmctld", "1 1 gone"), ("slurmd-c1", fingerprint(os.getpid()))):
+        (tmp_path / "run" / f"{name}.process").write_text(process)
+    shown = command("cluster", "test", "status", "--dir", tmp_path).stdout
+    assert shown.splitlines() == [
+        f"The controller of the test cluster in {tmp_path} (slurmctld) has ended.",
+        "Still running: slurmd-c1.",
+        f"End it: manyseed cluster test stop --dir {tmp_path}",
+    ]
 
 
 def test_nodes_are_read_as_slurm_shortens_them(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.submissions.submission import Submission, TaskState
 from manyseed.orchestrator.sweep import Sweep
@@ -179,7 +180,11 @@ def test_a_task_that_gets_nowhere_stops_itself(
     (problem,) = state["problems"]
     assert problem.startswith("1 task was ended: the walltime ended 3 attempts of this task")
     sweep.wait()
-    assert submitted(sweep, str(tmp_path / "lab.toml")).intent.excluded == {}, "no node's fault"
+    with pytest.raises(UserError, match=r'cpu\.time = "0:01:00": was too short for one fit'):
+        sweep.submit(cluster=str(tmp_path / "lab.toml"))
+    changes["time"] = changes["time"].replace("0:01:00", "0:05:00")
+    again = submitted(sweep, profile(slurm, tmp_path, **changes))
+    assert again.intent.excluded == {}, "no node's fault"
 
 
 def test_where_all_nodes_are_broken_the_submission_stops_itself(

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -18,6 +20,8 @@ from manyseed.orchestrator.submissions import submitting
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts, set_back
 from manyseed.orchestrator.tasks.intent import LOG, NOW, STOPPED
 from manyseed.orchestrator.working.node import Node
+from manyseed.orchestrator.working.pool import Message, Worker
+from manyseed.orchestrator.working.queue import Ready
 from manyseed.orchestrator.working.worker import TaskAttempt
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import Process
@@ -86,7 +90,7 @@ def start(sweep: Sweep, tmp_path: Path) -> Iterator[Start]:
     def start(
         code: str = "", task: str = "", n_workers: int = 1, **variables: str
     ) -> subprocess.Popen[str]:
-        (tmp_path / "code").mkdir()
+        (tmp_path / "code").mkdir(exist_ok=True)
         (tmp_path / "code" / "sitecustomize.py").write_text(code)
         program = f"""
 import os, sys
@@ -235,6 +239,50 @@ worker.Publisher.publish_due = publish_due
 def new_attempt(sweep: Sweep) -> TaskAttempt:
     """Return an attempt of the task, in this process."""
     return TaskAttempt(sweep.paths, sweep.paths.submission(1), 0, 1, Node.here())
+
+
+def test_an_attempt_that_can_train_asks_an_earlier_one_to_end_that_may_live_on(
+    sweep: Sweep,
+) -> None:
+    """As where a node is lost to the scheduler, which starts its tasks elsewhere."""
+    reported, lives_on = new_attempt(sweep), new_attempt(sweep)
+    for attempt, state in ((reported, "interrupted"), (lives_on, "running")):
+        write_json(
+            attempt.folder / "progress.json", {"state": state, "process": "", "started": 1.0}
+        )
+    last = new_attempt(sweep)
+
+    def asked() -> list[bool]:
+        each = [reported, lives_on, last]
+        for attempt in each:
+            attempt._read_requests()
+        return [attempt.stop.is_asked for attempt in each]
+
+    assert asked() == [False, False, False], "it may find that it cannot train"
+    last._on_message(Message(cast("Worker", SimpleNamespace()), Ready()))
+    assert asked() == [False, True, False]
+    assert not lives_on.stop.is_urgent, "its fits in flight are not lost"
+
+
+def test_an_attempt_ends_after_its_fit_once_its_successor_trains(
+    sweep: Sweep, start: Start, tmp_path: Path
+) -> None:
+    trains = tmp_path / "training"
+    first = start(WAITS)
+    wait_until(trains.exists, "the first fit")
+    trains.unlink()
+    second = start(WAITS)
+    wait_until(trains.exists, "the same fit elsewhere")
+    (asked,) = (sweep.paths.submission(1) / "lives").glob("*/stop")
+    told = asked.stat().st_mtime + 3  # by then it has read it
+    wait_until(lambda: Attempt.read(asked.parent).updated > told, "a later report")
+    (tmp_path / "go").touch()
+    assert first.communicate(timeout=120)[0] == "stopped\n"
+    assert second.communicate(timeout=120)[0] == "finished\n"
+    attempts = read_attempts(sweep.paths.submission(1), plan="")
+    assert [(one.state, one.n_done) for one in attempts] == [("stopped", 1), ("finished", 2)]
+    assert sweep.status()["runs"]["done"] == 2
+    assert sweep.verify()["findings"] == []
 
 
 def test_a_task_trains_what_a_repair_set_back_also_where_its_earlier_attempts_failed(

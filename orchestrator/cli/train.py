@@ -162,11 +162,10 @@ def submit(
         alone("--rehearse", watch=watch, calibrate=calibrate, **_changed(options))
         _rehearse(directory, rehearse)
         return
+    from manyseed.orchestrator.paths import open_sweep
     from manyseed.orchestrator.submissions.requirements import require_same_data
-    from manyseed.orchestrator.sweep import Sweep
 
-    sweep = Sweep(directory)
-    require_same_data(sweep.paths, sweep.survey())
+    require_same_data(open_sweep(directory))
     if calibrate:
         alone("--calibrate", watch=watch)
         measure(directory, **options)

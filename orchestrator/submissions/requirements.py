@@ -113,8 +113,9 @@ def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
     tell_changed(data, paths)
 
 
-def require_same_data(paths: SweepPaths, state: Survey) -> None:
+def require_same_data(paths: SweepPaths) -> None:
     """Refuse to begin with missing runs whose files are not as planned, as `run` and `plan` do."""
+    state = survey(paths)
     require_files(_data(state, state.with_state("missing")), paths)
 
 

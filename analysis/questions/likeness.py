@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ class AlphaHatBetween:
     delta: float
     close: float
     confidence: float
-    scale: float | None = None
+    scale: float | None = field(default=None, compare=False)
 
     @property
     def alike(self) -> bool | None:

@@ -8,7 +8,8 @@ PLAIN: Mapping[str, str] = {
     r"give those of each of A's runs|^A's runs are of|which test sets its runs are of": (
         "Which true classes `alpha_hat` and `error_consistency` need of runs of several test sets."
     ),
-    r"One test set allows no|more do, by repeats|too few for useful intervals": (
+    r"One test set allows no|more do, by repeats|too few for useful intervals|"
+    r"where test sets are drawn$": (
         "One test set allows no interval; two or three are too few for useful ones."
     ),
     r"A classifier is called better than another": (
@@ -26,6 +27,12 @@ PLAIN: Mapping[str, str] = {
     r"^Accuracy, spread(,| and) points|^Mean accuracies, ranks, the spread between|"
     r"are enough, what matters, and which|^Of other runs$": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
+    ),
+    r"^ With so few runs, they are not compared": (
+        "That spreads of classifiers with few runs are told beside each other, without a test."
+    ),
+    r"^ Of \{\}, runs with vary": (
+        "Which runs points are of, where a classifier has several choices of what varies."
     ),
     r"^Told alone, not among all pairs": (
         "`compare` of some pairs names verdicts that its interval for all pairs does not tell."

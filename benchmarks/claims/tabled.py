@@ -492,7 +492,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Accuracy changes beyond chance (or: no factor is found)",
         "answers, effects",
-        r"changes beyond chance|No factor is found|Holm, {} for all|when corrected for multiple|"
+        r"changes beyond chance|No factor is found|^Nothing is found|Holm, {} for all|"
+        r"when corrected for multiple|"
         r"^Matters for \{\}$|^the largest estimates:$|^ \(largest \{\} ± \{\}, in",
         0.05,
         "sweeps",
@@ -515,7 +516,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Local error consistency changes beyond chance (or: no factor is found)",
         "answers, effects",
-        r"changes beyond chance in|No factor is found",
+        r"changes beyond chance in|No factor is found|^Nothing is found",
         0.05,
         "sweeps",
         says("alike", "consistency", "changes beyond chance"),

@@ -52,14 +52,14 @@ def test_many_are_counted_and_paper_counts_half():
     (note,) = said([0.2] * 7, [[1]] * 7, alpha_mode="paper")
     assert "in 7 repeats, the test rejects some resamples" in note
     assert "counts as α̂ = 0.5. " in note
-    assert "run 1 (cell 5, repeat 4) and 2 more; without" in note
+    assert "run 1 (cell 5, repeat 4) and 2 more, no resample is rejected" in note
 
 
 def test_where_no_majority_agrees_nobody_is_named():
     told = "There, no majority of the runs agrees, so no run is named as the cause."
     assert said([1.0], [[]])[0].endswith(told)
     (note,) = said([1.0, 1.0], [[2], []])
-    assert "run 2 (cell 5, repeat 0); without" in note
+    assert "Without run 2 (cell 5, repeat 0), no resample" in note
     assert note.endswith(f"In 1 of these repeats{told.removeprefix('There')}")
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from manyseed import Sweep
 from manyseed.orchestrator.cli import analyze, output, status
 from manyseed.orchestrator.errors import shell_word
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.questions.registry import known
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import QUICK, inside, write
@@ -318,7 +319,10 @@ def test_who_stops_watching_is_told_where_training_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = [SimpleNamespace(cluster=name) for name in ("local", "lab", "lab")]
-    sweep: Any = SimpleNamespace(running=lambda: running, directory=Path("my runs"))
+    directory = Path("my runs")
+    sweep: Any = SimpleNamespace(
+        running=lambda: running, directory=directory, paths=SweepPaths(directory)
+    )
     monkeypatch.setattr(output, "show", interrupt)
     with pytest.raises(typer.Exit):
         status.follow(sweep)

@@ -341,15 +341,14 @@ def test_data_in_place_of_a_sweep_file_are_told_what_writes_one(
     assert (code, f"{name}: {told}" in said) == (2, True), said
 
 
-def test_data_that_cannot_be_read_are_told_before_a_file_that_is_there(here: Path) -> None:
+def test_data_that_are_not_there_are_told_before_a_file_that_is(here: Path) -> None:
+    """And that before anything that takes time, such as reading data."""
     written("measured.csv")
     (here / "empty.csv").touch()
-    for data in ("nowhere.csv", "empty.csv"):
-        code, said = inside("init", data)
-        assert code == 2
-        assert data in said
-        assert "exists already" not in said
-    assert "exists already" in inside("init", "measured.csv")[1]
+    code, said = inside("init", "nowhere.csv")
+    assert (code, "nowhere.csv" in said, "exists already" in said) == (2, True, False)
+    for data in ("empty.csv", "measured.csv"):
+        assert "exists already" in inside("init", data)[1]
 
 
 def test_a_classifier_and_images(here: Path) -> None:
@@ -1681,7 +1680,7 @@ def test_a_script_that_cannot_say_where_to_write_is_told_what_to_add(here: Path)
     loop = "for s in $(seq 20); do python net.py --data sklearn:wine --seed $s --out preds/seed-$s"
     assert f"mkdir preds; {loop}.npz; done\n" in said
     assert adds[0] in inside("init", "net.py")[1]
-    made = "scores = np.eye(3)[[0, 1, 2, 0]]; y_true = [0, 1, 2, 1]"
+    made = "scores = 3 * np.eye(3)[[0, 1, 2, 0]] - 1; y_true = [0, 1, 2, 1]"
     text = NET.replace("    opts =", f"  {adds[0]}    opts =")
     text = text.replace("    optimizer =", f"    {made}\n  {adds[1]}    optimizer =")
     (here / "net.py").write_text(text)

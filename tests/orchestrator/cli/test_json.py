@@ -18,6 +18,7 @@ from rich.console import Console
 from manyseed import Sweep
 from manyseed.orchestrator.cli import output, status
 from manyseed.orchestrator.cli.output import SCHEMA
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.progress import watch
 from manyseed.orchestrator.tasks.task import Task
 from tests.orchestrator.conftest import QUICK, command, write
@@ -140,7 +141,10 @@ def test_a_ctrl_c_ends_the_watching_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = SimpleNamespace(cluster="local")
-    sweep: Any = SimpleNamespace(directory=tmp_path / "a sweep", running=lambda: [one])
+    directory = tmp_path / "a sweep"
+    sweep: Any = SimpleNamespace(
+        directory=directory, running=lambda: [one], paths=SweepPaths(directory)
+    )
     shown: list[tuple[object, Console]] = []
 
     def interrupted(submission: object, to: Console) -> None:

@@ -107,4 +107,4 @@ def test_a_comparison_names_a_run_that_is_unlike_the_others(
     monkeypatch.setattr("manyseed.analysis.questions.ranking.outlying", one_bad)
     found = compare_cells(quick_analysed.paths)
     [line] = [line for line in reply(found).below if "Unlike the others in accuracy" in line]
-    assert re.search(r"counted: run \d+:0:0 \(0\.\d+; others 0\.900 to 0\.950\)\.", line)
+    assert re.search(r"counted: run \d+:0:0 \(0\.\d+; others 0\.900 to 0\.950\);", line)

@@ -231,7 +231,7 @@ def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
         a, b = (heads.index(f"mean {side}") for side in "AB")
         bold = [("**" in body[a], "**" in body[b]) for body in bodies[2:]]
         assert bold == [(False, True), (False, False), (True, False)]
-        assert len(heads) == (4 if columns else 7)  # a and b, without which rows look alike
+        assert len(heads) == (4 if columns else 8)  # a and b, without which rows look alike
         assert not columns or "Dataset: imported." in text
         assert "Bold: the better side, where that is told." in text
 

@@ -342,13 +342,15 @@ def _incomparable(
 
 
 def _one_cell(is_one_sweep: bool, frames: Sequence[pl.DataFrame], metric: str) -> str:
-    """Say that both sides are one cell; of two sweeps, whether they have the same numbers."""
+    """Say that both sides are one cell; of two sweeps, in how many runs of both it differs."""
     if is_one_sweep:
         return "A and B are one cell, whose runs are the same"
     key = ["repeat_index", "run_index"]
-    a, b = (one.select(*key, "value").sort(key) for one in frames)
-    same = f"{metric} is the same in all of its runs" if a.equals(b) else f"its {metric} differs"
-    return f"A and B are one cell of two sweeps: {same}"
+    a, b = (one.select(*key, "value") for one in frames)
+    both = a.join(b, on=key, suffix="_b")
+    differing = both.filter(~pl.col("value").eq_missing(pl.col("value_b"))).height
+    is_where = f"differs in {differing:,}" if differing else "is the same in all"
+    return f"A and B are one cell of two sweeps: {metric} {is_where} of the runs of both"
 
 
 def both_sweeps(

@@ -208,7 +208,9 @@ def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> 
 
 def test_sweeps_share_test_sets_by_what_they_hold_not_by_names(sweeps: dict[str, Sweep]) -> None:
     """The data bears another name, and the test sets of the third repeat are its own."""
-    with pytest.raises(UserError, match="A and B are one cell, whose runs are the same"):
+    with pytest.raises(
+        UserError, match="one cell of two sweeps: accuracy is the same in all of the"
+    ):
         sweeps["one"].compare(sweeps["more"])
     found = manyseed.compare(
         sweeps["one"].directory, sweeps["more"], a="classifier = 'xgb'", b="classifier = 'lr-sgd'"

@@ -28,6 +28,7 @@ from manyseed.analysis.report.citations import (
     seeds_in_words,
     tests_in_words,
 )
+from manyseed.analysis.report.schemes import in_words as meant
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, last, several
 
@@ -356,7 +357,7 @@ def _training(study: Study) -> Iterator[str]:
         name = labelled(axis)
         yield f"{name[:1].upper()}{name[1:]}{cited}: {listed(levels)}."
         if axis == "train_fraction" or axis.startswith("perturb"):
-            yield "It is drawn anew for each run."
+            yield f"It is drawn anew for each run.{meant(axis, levels)}"
 
 
 _DENSE = (

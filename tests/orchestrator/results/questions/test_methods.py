@@ -15,8 +15,10 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.report import wording
 from manyseed.analysis.report.citations import STUDIES, own_in_words
+from manyseed.analysis.report.schemes import in_words
 from manyseed.analysis.report.wording import _SPELT, Study, _evaluation
 from manyseed.jobs.classifiers import CLASSIFIERS
+from manyseed.jobs.perturb import TABLES
 from tests.analysis.planted import planted
 from tests.orchestrator.conftest import inside, train, write
 
@@ -347,3 +349,12 @@ def test_folds_that_are_cut_to_the_smallest_are_told(
         "Each repeat has another of the data's folds (column fold) as its test set, or of larger "
         "ones (up to 24 rows) 10 rows drawn at random."
     ) in said
+
+
+@pytest.mark.parametrize(
+    ("axis", "scheme"), [(axis, one) for axis in TABLES for one in TABLES[axis]]
+)
+def test_each_scheme_of_noise_is_explained(axis: str, scheme: str) -> None:
+    said = in_words(axis, ["none", f"{scheme}:0.1", f"{scheme}:0.2"])
+    name = TABLES[axis][scheme].written or scheme
+    assert re.fullmatch(rf" {name}:[kpc] (moves|draws|turns) [^.]+\.", said, re.IGNORECASE)

@@ -31,6 +31,7 @@ PLAIN: Mapping[str, str] = {
     r"^ With so few runs, they are not compared": (
         "That spreads of classifiers with few runs are told beside each other, without a test."
     ),
+    r"^is the same in all$": "In how many runs the numbers of one cell in two sweeps differ.",
     r"^ Of \{\}, runs with vary": (
         "Which runs points are of, where a classifier has several choices of what varies."
     ),

@@ -98,7 +98,7 @@ def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
         assert said == [f"{file} is lost: restore it"]
         assert f"{file.relative_to(copy.directory)} is lost" in page.read_text()
     found = copy.verify()
-    told = [f"how 32 runs were made is unknown: {stored['recipe_unknown']}"] * 2
+    told = [f"how 32 runs came about is unknown: {stored['recipe_unknown']}"] * 2
     assert [one["problem"] for one in found["findings"]] == told
     assert found["runs_wrong"] == 0
     assert command("verify", copy.directory).returncode == 1

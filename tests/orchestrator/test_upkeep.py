@@ -630,7 +630,7 @@ def test_a_lost_plan_is_rebuilt_from_the_sweep_file(copy: Sweep, loss: str, harm
     assert _as_before(copy) == before
     assert copy.status()["runs"] == states
     if with_recipes:
-        assert "how 32 runs were made is unknown" in done.stdout
+        assert "how 32 runs came about is unknown" in done.stdout
     else:
         assert copy.verify()["findings"] == []
 

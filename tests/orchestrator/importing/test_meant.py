@@ -521,7 +521,7 @@ def test_the_warning_on_the_order_of_classes_is_repeated_with_the_results(tmp_pa
     said = " ".join(inside("answers", tmp_path / "sweep")[1].split())
     assert said.count("with its classes in the order") == 1
     why = " ".join(inside("answers", tmp_path / "sweep", "--why")[1].split())
-    assert "class_names gives it. Once it is settled, take this line out of sweep.toml." in why
+    assert "--classes, gives it. Once it is settled, take this line out of sweep.toml." in why
 
 
 def test_a_file_of_any_name_may_be_warned_of(tmp_path: Path) -> None:

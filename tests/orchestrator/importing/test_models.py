@@ -37,7 +37,7 @@ def followed(*given: object) -> Path:
     """Import as the first refusal proposes."""
     code, said = inside("import", *given, "--out", "refused")
     assert (code, Path("refused").exists()) == (2, False), said
-    (line,) = re.findall(r"manyseed import (.*)", said)
+    line = re.findall(r"manyseed import (.*)", said)[0]
     words = ["made" if word == "refused" else word for word in shlex.split(line)]
     code, said = inside("import", *words)
     assert code == 0, said

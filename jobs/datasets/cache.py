@@ -31,7 +31,9 @@ from manyseed.jobs.run import (
     MachineError,
     NotFetched,
     PreparedElsewhere,
+    canonical_json,
     identity,
+    text_identity,
 )
 from manyseed.jobs.whole import UNLIKE, Taken, appearing, partial_of, place, sha256
 
@@ -51,7 +53,7 @@ _NAMES: Mapping[Literal["file", "row_id", "row"], str] = {
 """What samples are called: beside what is checked, as earlier versions did not write it."""
 
 _FEATURES = "columns.json"
-"""Each column's name and labels: beside what is checked, too."""
+"""Each column's name and labels, with their own identity, beside what is checked."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -123,7 +125,9 @@ def features_of(canonical: Mapping[str, Any], home: Path) -> tuple[Feature, ...]
     """Return the names and labels of a prepared copy's columns; none if not known here."""
     try:
         found = json.loads((folder(canonical, home) / _FEATURES).read_text())
-        return tuple(Feature(str(of), tuple(map(str, labels))) for of, labels in found)
+        if text_identity(canonical_json(found["columns"])) != found["identity"]:
+            return ()  # code would get other names than those of the data
+        return tuple(Feature(of, tuple(labels)) for of, labels in found["columns"])
     except (OSError, *UNLIKE):
         return ()
 
@@ -135,21 +139,30 @@ def name(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
 
 
 def name_rows(names: Sequence[str], canonical: Mapping[str, Any], home: Path) -> None:
-    """Write what rows are called beside a prepared copy, of which names are no part."""
+    """Write what rows are called beside a prepared copy, of which names are no part.
+
+    Data of equal rows share a copy: where they call these otherwise, rows have no names.
+    """
+    file, known = folder(canonical, home) / _NAMES["row_id"], None
+    with suppress(OSError, *UNLIKE):
+        known = json.loads(file.read_text())
+    agreed = [*names] if known in (None, [*names]) else []
     with suppress(OSError):  # a folder of others that may not be changed
-        place(
-            folder(canonical, home) / _NAMES["row_id"], partial(_put, json.dumps([*names]).encode())
-        )
+        place(file, partial(_put, json.dumps(agreed).encode()))
 
 
 def _write_names(where: Path, samples: Samples) -> None:
     """Write what samples and columns are called, as far as that is known."""
     names = samples.names
-    called: dict[str, Sequence[object]] = {}
+    called: dict[str, object] = {}
     if names is not None:
         called[_NAMES[names.kind]] = [*names.of]
     if samples.features:
-        called[_FEATURES] = samples.features
+        columns = [[each.name, [*each.labels]] for each in samples.features]
+        called[_FEATURES] = {
+            "columns": columns,
+            "identity": text_identity(canonical_json(columns)),
+        }
     for file, of in called.items():
         text = json.dumps(of).encode()
         place(where / file, partial(_put, text))

@@ -587,17 +587,23 @@ class Mine:
 """
 
 
+@pytest.mark.parametrize(
+    "how", ["is absent", (b'"x"', b'"y"'), (b"first", b"fifth"), (b'"columns"', b'"rows"')]
+)
 def test_data_frames_have_names_text_and_gaps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where an earlier version prepared the data, which did not keep them."""
+    """No other names and labels: where they are damaged, or an earlier version kept none, too."""
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
     (tmp_path / "mine.py").write_text(TYPES)
     file = gaps(tmp_path, 'estimator = "mine:Mine"\nencode = "frame"\n', "01")
     sweep = Sweep.plan(file, tmp_path / "sweep")
     (kept,) = (tmp_path / "data").glob("prepared/*/columns.json")
     told = kept.read_bytes()
-    kept.unlink()
+    if how == "is absent":
+        kept.unlink()
+    else:
+        kept.write_bytes(told.replace(*how))
     sweep.submit(workers=1)
     sweep.wait()
     assert "names of columns" in next(iter(failures(sweep.paths))).traceback

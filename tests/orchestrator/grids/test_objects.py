@@ -198,6 +198,10 @@ def test_an_index_that_names_rows_names_points(
     names = datasets.names_of(info)
     assert names is not None
     assert (names.kind, [*names.of]) == ("row_id", called)
+    frame = pandas.DataFrame(values, columns=["a", "b"], index=called[::-1])
+    for _ in range(2):  # no row is called by another's name
+        assert _planned(frame, y, tmp_path / "otherwise") == plain
+        assert datasets.names_of(info) is None
 
 
 def _planned(X: Any, y: Any, directory: Path) -> list[Any]:

@@ -137,7 +137,8 @@
     const tells = (column) => rows.some((row) => text(row.cells[column]) !== text(rows[0].cells[column]));
     const matters = heads.map((head, column) => {
       if (head.dataset.matters) return Number(head.dataset.matters);
-      return head.classList.contains("num") ? 0 : tells(column) ? TELLS : 0.5; // 0.5: the same words in all rows
+      if (!head.classList.contains("num")) return tells(column) ? TELLS : 0.5; // 0.5: the same words in all rows
+      return head.matches(".more, .less") ? 0.25 : 0; // counts go before results
     });
     const order = heads.map((_, column) => column).slice(1);
     order.sort((a, b) => matters[a] - matters[b] || b - a);
@@ -159,20 +160,20 @@
       out = [];
       let joined = [];
       const width = (one) => one.getBoundingClientRect().width;
-      let over = width(table) - width(region);
-      line.hidden = over <= 0 || region.clientWidth === 0;
+      const over = () => width(table) > width(region);
+      line.hidden = !over() || region.clientWidth === 0;
       if (!line.hidden && !whole) {
         for (const column of order) {
-          if (over <= 0 || matters[column] >= TELLS) break;
-          over -= width(heads[column]);
+          if (!over() || matters[column] >= TELLS) break;
+          leave([column], true);
           out.push(column);
         }
-        if (over > 0) {
+        if (over()) {
           joined = order.filter((column) => matters[column] === TELLS).sort((a, b) => a - b);
           join(joined);
+          leave(joined, true);
         }
         out.push(...joined);
-        leave(out, true);
       }
       const names = out.filter((column) => !joined.includes(column)).sort((a, b) => a - b).map((column) => text(heads[column]));
       hidden.textContent = names.length ? `no room for: ${names.join(", ")}` : "";

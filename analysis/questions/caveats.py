@@ -216,7 +216,7 @@ def _arrangements(place: NDArray[np.int64], recipe: NDArray[np.int64]) -> float:
     return sum(map(math.lgamma, of_set + 1.0)) - sum(map(math.lgamma, of_both + 1.0))
 
 
-GUESSED = 0.05  # probability of not saying it of a classifier that guesses
+GUESSED = 0.025  # each of two tests not saying it of a classifier that guesses, as intervals' ends
 
 
 def guessing(repeats: pl.DataFrame, most: pl.DataFrame) -> pl.DataFrame:

@@ -251,12 +251,14 @@ def for_alpha(
     ):
         size, largest, different = _all_pass(table, column)
         passes = f"contamination of up to {unseen:.0%}"
+        level = f" α̂ ≤ {close:g}" if column == "close" else ""
         runs = low = seconds = None
         if size is None:
             reason = f"not all ensembles of {largest} pass, the largest size that was drawn"
         elif delta > close:
             reason = (
-                f"{n_side:,} test points per side are too few, as {passes} would pass unseen (δ = "
+                f"{n_side:,} test points per side are too few, as {passes} would pass{level} "
+                f"unseen (δ = "
                 f"{fixed(delta, 3)}); about {points_needed(close, epsilon):,} would be enough"
             )
         else:

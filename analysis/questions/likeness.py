@@ -71,10 +71,11 @@ class AlphaHatBetween:
     @property
     def words(self) -> str:
         """The answer in two sentences."""
+        why = "δ is" if self.delta > self.close else "the interval reaches from below to"
         verdict = {
             True: "A's runs are like B's",
             False: "A's runs are unlike B's",
-            None: "Whether A's runs are like B's cannot be told",
+            None: f"Whether A's runs are like B's cannot be told, as {why} above {self.close:g}",
         }[self.alike]
         far = sum(level > self.close for level in self.levels)
         low, high = (below(end, self.delta) or fixed(end, 3) for end in (self.low, self.high))

@@ -69,7 +69,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "A's runs are unlike B's (α̂ = 0.27; or: cannot be told)",
         "compare --alike",
-        r"Whether A's runs are like B's cannot be told|for new test points\); \{\} of|"
+        r"Whether A's runs are like B's cannot be told|rom below to$|"
+        r"for new test points\); \{\} of|"
         r"^A's runs are unlike B's$",
         0.05,
         "comparisons",

@@ -148,7 +148,7 @@ CLAIMS: tuple[Claim, ...] = (
         "answers, page",
         r"^not told to be$|better than $|the most frequent class(\{\})?$|"
         r"of the test points are right|"
-        r", and \{\} for that",
+        r"\{\} against \{\}$",
         0.05,
         "sweeps",
         guessing(0.05),

@@ -15,11 +15,11 @@ from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets import cache
 from manyseed.jobs.datasets.arrayfile import digest_of, in_file, refused
 from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
+from manyseed.jobs.datasets.repeated import NO_COPIES, copied, leaked
 from manyseed.jobs.datasets.info import (
     DataShape,
     PointNames,
     Samples,
-    leaked,
     test_counts,
     with_preparation,
 )
@@ -102,7 +102,7 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
         image=folder.shape,
         test_counts=test_counts(y, n_train, len(names)),
         locations=(str(path),),
-        n_copies=0 if n_train else len(folder.digests) - len({*folder.digests}),
+        copies=NO_COPIES if n_train else copied(folder.digests, y.tolist(), folder.names),
         leaked=(0, 0) if n_train is None else leaked(folder.digests, y, n_train),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Option, Refused
+from manyseed.jobs.datasets.repeated import NO_COPIES, Copies
 from manyseed.jobs.run import IDENTITY_VERSION, Feature, identity
 
 Kind = Literal["continuous", "categorical", "ignored", "target"]
@@ -122,9 +122,9 @@ class DatasetInfo:
         sources whose values the plan does not know.
     target : ColumnInfo or None
         The column of classes, where a user should check it.
-    n_copies : int
+    copies : Copies
         Rows of a file whose features are all those of an earlier row, though values hardly repeat;
-        0 where rows that belong together are named, and where it is not known.
+        none where rows that belong together are named, and where it is not known.
     features : tuple of Feature
         Of a table, as in `Samples`; empty for other sources.
     leaked : (int, int)
@@ -153,7 +153,7 @@ class DatasetInfo:
     largest_test: int = 0
     missing: tuple[str, ...] = ()
     target: ColumnInfo | None = None
-    n_copies: int = 0
+    copies: Copies = NO_COPIES
     features: tuple[Feature, ...] = ()
     leaked: tuple[int, int] = (0, 0)
     absent: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -208,7 +208,7 @@ class DataShape:
         The kinds of columns, continuous or categorical, in which values are missing, where known.
     target : ColumnInfo or None
         The column of classes, where a user should check it.
-    n_copies : int
+    copies : Copies
         As in `DatasetInfo`.
     features : tuple of Feature
         As in `DatasetInfo`.
@@ -232,7 +232,7 @@ class DataShape:
     set_counts: NDArray[np.int64] | None = None
     missing: tuple[str, ...] = ()
     target: ColumnInfo | None = None
-    n_copies: int = 0
+    copies: Copies = NO_COPIES
     features: tuple[Feature, ...] = ()
     leaked: tuple[int, int] = (0, 0)
 
@@ -283,77 +283,6 @@ class Samples:
     roles: NDArray[np.uint8] | None = None
     names: PointNames | None = None
     features: tuple[Feature, ...] = ()
-
-
-def copies(samples: Samples) -> int:
-    """Count rows that repeat an earlier one's features, which no chance makes equal.
-
-    That is so where two continuous features have hardly a value twice among the different rows, or
-    one, of which far fewer rows would be equal in it and in one other feature.
-    """
-    X, seen = samples.X, dict[int, int]()
-    for number, row in enumerate(X):
-        seen.setdefault(hash(row.tobytes()), number)
-    if len(seen) == len(X):
-        return 0
-    different = X[[*seen.values()]]
-    n = len(X) - len(different)
-    if samples.image is not None:
-        return n
-    telling = [
-        k
-        for k in np.flatnonzero(samples.cardinality == 0).tolist()
-        if np.unique(different[:, k]).size >= len(different) / 2
-    ]
-    if not telling or (len(telling) == 1 and n < max(3, 3 * _equal_by_chance(X, telling[0]))):
-        return 0
-    return n
-
-
-_BINS = 50  # in which a feature's values are counted
-_COMPARED = 50  # other features
-
-
-def _equal_by_chance(X: NDArray[np.float64], k: int) -> float:
-    """Return how many pairs of rows are expected to be equal in feature k and in another one.
-
-    Values of k are taken as smooth on the grid that they are on; the other feature is that which
-    agrees least often between rows with similar values of k.
-    """
-    X = X[np.isfinite(X[:, k])]
-    if X.shape[1] < 2 or len(X) < 2:
-        return math.inf
-    values = X[:, k]
-    low, high = float(values.min()), float(values.max())
-    step = float(np.quantile(np.diff(np.unique(values)), 0.05))
-    shares = np.histogram(values, _BINS)[0] / len(X)
-    pairs = len(X) * (len(X) - 1) / 2
-    equal = pairs * float((shares**2).sum()) * min(1.0, step * _BINS / (high - low))
-    order = np.argsort(values, kind="stable")
-    others = [j for j in range(X.shape[1]) if j != k][:_COMPARED]
-    return equal * min(_agreement(X[order, j]) for j in others)
-
-
-def _agreement(values: NDArray[np.float64]) -> float:
-    """Return how often two values agree that are in the same of some runs of equal length."""
-    found = []
-    for part in np.array_split(values, min(_BINS, len(values) // 2)):
-        counts = np.unique(part, return_counts=True)[1]
-        found.append(float((counts * (counts - 1)).sum()) / (len(part) * (len(part) - 1)))
-    return float(np.mean(found))
-
-
-def leaked(rows: Sequence[str], y: NDArray[np.integer[Any]], n_train: int) -> tuple[int, int]:
-    """Count rows of a test part that are in the training part, and those in other classes alone."""
-    classes: dict[str, set[int]] = {}
-    for row, of in zip(rows[:n_train], y[:n_train].tolist(), strict=True):
-        classes.setdefault(row, set()).add(of)
-    found = [
-        of not in classes[row]
-        for row, of in zip(rows[n_train:], y[n_train:].tolist(), strict=True)
-        if row in classes
-    ]
-    return len(found), sum(found)
 
 
 @dataclass(frozen=True, slots=True)

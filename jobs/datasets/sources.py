@@ -463,7 +463,7 @@ def resolve(
         largest_test=largest,
         missing=shape.missing,
         target=shape.target,
-        n_copies=shape.n_copies,
+        copies=shape.copies,
         features=shape.features,
         leaked=shape.leaked,
         absent=_absent(grouping, shape) if share == OFFICIAL else ((), ()),

@@ -34,13 +34,13 @@ from manyseed.jobs.datasets.columns import (
     to_samples,
     told_by,
 )
+from manyseed.jobs.datasets.repeated import NO_COPIES, Copies, copied, copies
 from manyseed.jobs.datasets.follow import Columns, joined, n_rows
 from manyseed.jobs.datasets.info import (
     ColumnInfo,
     DatasetSource,
     DataShape,
     Samples,
-    copies,
     test_counts,
     with_preparation,
 )
@@ -231,9 +231,15 @@ def shape_of(
         columns=tuple(each for each in columns if each.kind != "target"),
         target=next((each for each in columns if each.kind == "target"), None),
         groups=None if groups is None else np.stack([groups, samples.y], axis=1),
-        n_copies=copies(samples) if groups is None else 0,
+        copies=NO_COPIES if groups is not None else _copies(samples),
         features=samples.features,
     )
+
+
+def _copies(samples: Samples) -> Copies:
+    if samples.image is not None:
+        return copied([hash(row.tobytes()) for row in samples.X], samples.y.tolist())
+    return copies(samples.X, samples.y.tolist(), np.flatnonzero(samples.cardinality == 0).tolist())
 
 
 def _without_features(path: Path, target: str, columns: Columns) -> str:

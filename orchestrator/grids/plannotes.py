@@ -128,10 +128,18 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             f"{n_leaked:,} of {info.n_test:,} test images are training images, too{other}: "
             "accuracy is not that on new images; leave them out of one part"
         )
-    if info.n_copies >= _MANY_COPIES * info.n_samples:
+    if info.copies.n_other:
+        what = "images" if info.image else "rows"
+        such = " and ".join(map(toml_value, info.copies.shown))
+        yield (
+            f"{info.copies.n_other:,} of {info.n_samples:,} {what} "
+            f"{'is a copy of another' if info.copies.n_other == 1 else 'are copies of others'} in "
+            f"another class{such and f', such as {such}'}: not all labels can be right"
+        )
+    if info.copies.n >= _MANY_COPIES * info.n_samples:
         together = "" if info.image else f", or name the column that keeps them together ({GROUP})"
         yield (
-            f"{info.n_copies:,} of {info.n_samples:,} {'images' if info.image else 'rows'} are "
+            f"{info.copies.n:,} of {info.n_samples:,} {'images' if info.image else 'rows'} are "
             "copies of others; where one trains and the other tests, accuracy is too high: leave "
             f"copies out{together}"
         )

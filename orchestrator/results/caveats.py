@@ -177,8 +177,8 @@ def _together(
     cells, every = pl.concat(tables), sum(there)
     where = f" in {cells.height:,} of {every:,} cells" if cells.height < every else ""
     said = f"{dataset} × {some(names, 3)}{where}: {verdict}"
-    values = f"{_range(cells['accuracy'])}, and {_range(cells['share'])} for that"
-    return shortest([f"{said} ({values}).", f"{said}."]), " ".join(texts)
+    values = f"{_range(cells['accuracy'])} against {_range(cells['share'])}"
+    return shortest([f"{said}, {values}.", f"{said}."]), " ".join(texts)
 
 
 def _range(values: pl.Series) -> str:

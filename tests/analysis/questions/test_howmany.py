@@ -171,7 +171,7 @@ def test_what_the_points_cannot_show_is_no_verdict():
     )
     assert (passed.runs, passed.low, passed.high) == (None, None, None)
     assert "there is no answer: 35 test points per side are too few" in passed.words
-    assert "contamination of up to 43% would pass unseen (δ = 0.400)" in passed.words
+    assert "contamination of up to 43% would pass α̂ ≤ 0.05 unseen (δ = 0.400)" in passed.words
     assert "about 2,120 would be enough" in passed.words
     assert "not all ensembles of 30 pass" in failed.words
     enough = for_alpha(table([1.0] * 4, [1.0] * 4, n_side=2120), made=80, epsilon=0.01)

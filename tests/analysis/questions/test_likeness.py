@@ -72,7 +72,7 @@ def test_few_points_cannot_tell():
     a, b = two_groups(points=200)
     found = alpha_hat_between([a], [b], resamples=20, bootstrap=20)
     assert found.alike is None
-    assert "cannot be told: α̂ < 0.2" in found.words
+    assert "cannot be told, as δ is above 0.05: α̂ < 0.2" in found.words
     assert "so that differences up to about 24% are not seen" in found.words
 
 

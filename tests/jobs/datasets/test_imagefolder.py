@@ -367,6 +367,14 @@ def test_test_images_that_are_training_images_are_told(home: Path) -> None:
     )
 
 
+def test_an_image_that_is_in_two_classes_is_told(home: Path) -> None:
+    folder(home / "pets")
+    shutil.copy(home / "pets/cat/00.png", home / "pets/dog/01.png")
+    note, _ = data_notes(resolve(f"file:{home / 'pets'}"))
+    assert "is a copy of another in another class, such as" in note
+    assert '"cat/00.png" and "dog/01.png": not all labels can be right' in note
+
+
 def test_a_class_that_one_part_lacks_is_told(home: Path) -> None:
     folder(home / "pets", under="train/")
     folder(home / "pets", under="test/")

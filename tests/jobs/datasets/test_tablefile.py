@@ -596,7 +596,7 @@ def test_rows_that_no_chance_makes_equal_are_copies(tmp_path) -> None:
         ]
         (tmp_path / "t.csv").write_text("\n".join([head, *lines]))
         kept = options or {"ignore": ["g"]}
-        return resolve(f"file:{tmp_path / 't.csv'}", target="y", **kept).n_copies
+        return resolve(f"file:{tmp_path / 't.csv'}", target="y", **kept).copies.n
 
     assert copies(measured) == 0
     assert copies(np.concatenate([measured] * 5)) == 400
@@ -612,10 +612,13 @@ def test_rows_that_no_chance_makes_equal_are_copies(tmp_path) -> None:
     assert copies(np.concatenate([holed, holed])) >= 100
     info = resolve(f"file:{tmp_path / 't.csv'}", target="y", ignore=["g"])
     (note,) = data_notes(info)
-    assert f"{info.n_copies} of 200 rows are copies of others; where one trains" in note
+    assert f"{info.copies.n} of 200 rows are copies of others; where one trains" in note
     assert copies(np.concatenate([measured, measured[:1]])) == 1
     info = resolve(f"file:{tmp_path / 't.csv'}", target="y", ignore=["g"])
     assert list(data_notes(info)) == []
+    assert copies(np.concatenate([measured, measured[:1], measured[:1]])) == 2
+    note, _ = data_notes(resolve(f"file:{tmp_path / 't.csv'}", target="y", ignore=["g"]))
+    assert note.startswith("1 of 102 rows is a copy of another in another class: not all")
 
 
 def test_marks_of_missing_values_are_named(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_classifiers_that_guess_are_named(accuracy: list[float], share: float, s
     named = {"dataset": "d", "classifier": "c", "repeat_index": index}
     table = pl.DataFrame({**named, "cell": 0, "n_test": 200, "accuracy_mean": accuracy})
     told = guesses(table, pl.DataFrame({**named, "share": share}))
-    assert [f"d × c: {said} the most frequent class (" in one for one, _ in told] == [True] * len(
+    assert [f"d × c: {said} the most frequent class, " in one for one, _ in told] == [True] * len(
         told
     )
     assert len(told) == bool(said)
@@ -165,7 +165,7 @@ def test_classifiers_that_guess_are_told_together() -> None:
     table = pl.DataFrame(rows)
     share = table.select("dataset", "classifier", "repeat_index").with_columns(share=pl.lit(0.52))
     ((headline, text),) = guesses(table, share)
-    told = "d × a, b: no better than the most frequent class (0.480 to 0.500, and 0.520 for that)."
+    told = "d × a, b: no better than the most frequent class, 0.480 to 0.500 against 0.520."
     assert headline == told
     assert text.startswith("d × a: no better than the most frequent class (0.500). ")
     assert "d × b: no better" in text

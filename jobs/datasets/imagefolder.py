@@ -15,7 +15,6 @@ from manyseed.jobs.checks import Option, Refused, did_you_mean_path, integer
 from manyseed.jobs.datasets import cache
 from manyseed.jobs.datasets.arrayfile import digest_of, in_file, refused
 from manyseed.jobs.datasets.columns import CLASSES, DataColumn, classes_of
-from manyseed.jobs.datasets.repeated import NO_COPIES, copied, leaked
 from manyseed.jobs.datasets.info import (
     DataShape,
     PointNames,
@@ -24,6 +23,7 @@ from manyseed.jobs.datasets.info import (
     with_preparation,
 )
 from manyseed.jobs.datasets.parts import PARTS
+from manyseed.jobs.datasets.repeated import NO_COPIES, copied, leaked
 from manyseed.jobs.run import DamagedData, MachineError
 from manyseed.jobs.whole import sha256
 

@@ -34,7 +34,6 @@ from manyseed.jobs.datasets.columns import (
     to_samples,
     told_by,
 )
-from manyseed.jobs.datasets.repeated import NO_COPIES, Copies, copied, copies
 from manyseed.jobs.datasets.follow import Columns, joined, n_rows
 from manyseed.jobs.datasets.info import (
     ColumnInfo,
@@ -44,6 +43,7 @@ from manyseed.jobs.datasets.info import (
     test_counts,
     with_preparation,
 )
+from manyseed.jobs.datasets.repeated import NO_COPIES, Copies, copied, copies
 from manyseed.jobs.datasets.split import TEST
 from manyseed.jobs.datasets.totals import last_rows
 from manyseed.jobs.run import MachineError

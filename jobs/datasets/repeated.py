@@ -26,9 +26,7 @@ class Copies:
 NO_COPIES = Copies()
 
 
-def copied(
-    rows: Sequence[str] | Sequence[int], y: Sequence[int], names: Sequence[str] = ()
-) -> Copies:
+def copied(rows: Sequence[str | int], y: Sequence[int], names: Sequence[str] = ()) -> Copies:
     """Count samples with equal content; `rows`: what stands for their contents; `names`: files."""
     first: dict[str | int, int] = {}
     n, other = 0, list[tuple[int, int]]()

@@ -150,8 +150,8 @@ def every_column(sweeps: Mapping[str, Results], question: Query) -> list[str]:
 
 
 def listed(names: str | Sequence[str]) -> Sequence[str]:
-    """Return names as a list; one may be given as text."""
-    return [names] if isinstance(names, str) else names
+    """Return names as a list; they may be given as text, with commas as at the command line."""
+    return [one.strip() for one in names.split(",")] if isinstance(names, str) else names
 
 
 SWEEP = "sweep"  # the column that says which of several sweeps a row comes from

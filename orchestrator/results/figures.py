@@ -18,6 +18,7 @@ from manyseed.analysis.figures.labels import OF, SEPARATOR, described, differing
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
 from manyseed.jobs.checks import parsed
+from manyseed.orchestrator.asking.query import listed
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import (
@@ -217,7 +218,7 @@ class Plots:
     @further("results.figures:plots", but=("paths",))
     def all(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> list[Plot]:
         """Return all figures of a kind, with titles and captions."""
-        columns = [by] if isinstance(by, str) else list(by)
+        columns = [*listed(by)]
         return plots(self._paths, kind, by=[name for name in columns if name], **options)
 
     @property

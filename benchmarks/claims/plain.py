@@ -68,7 +68,7 @@ PLAIN: Mapping[str, str] = {
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
     r"assumes? (roughly )?normal|normal values, (but these|and may miss)|"
-    r"the variance differs between test sets|so new ones may take|95 % of seeds is for": (
+    r"the variance differs between test sets|test sets all runs are equal$|so new ones may take|95 % of seeds is for": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),
     r"too few cells to be compared|^over {} runs of each": (
@@ -91,7 +91,7 @@ PLAIN: Mapping[str, str] = {
     r"first so far, by mean accuracy|Mean ranks on|^mean rank by accuracy, 1 is": (
         "Mean ranks, wins, and which classifier is first on these datasets so far."
     ),
-    r"is below one test point|below one of the points|^\{\} not told$": (
+    r"is below one test point|sd \{\}, below one test point|below one of the points|^\{\} not told$": (
         "That runs differ by less than the test set resolves, so that nothing is told of them."
     ),
     r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",

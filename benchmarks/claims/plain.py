@@ -71,6 +71,9 @@ PLAIN: Mapping[str, str] = {
     r"the variance differs between test sets|test sets all runs are equal$|so new ones may take|95 % of seeds is for": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),
+    r"^What varies includes \{\}|^the subsample of training rows|^noise on training data": (
+        "`howmany`: what is drawn for each run of a cell, as its canonical description says."
+    ),
     r"too few cells to be compared|^over {} runs of each": (
         "How many runs and cells a spread is over, and classifiers that share too few cells."
     ),

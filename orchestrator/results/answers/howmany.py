@@ -14,7 +14,7 @@ from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
-from manyseed.analysis.questions.needed import RunsNeeded
+from manyseed.analysis.questions.needed import RunsNeeded, drawn_too
 from manyseed.analysis.questions.question import MOST_ROWS, Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
@@ -242,7 +242,7 @@ def reply(
     answers = [
         Answer(
             group.name,
-            tuple(one.words for one in group.answers),
+            (*(one.words for one in group.answers), *filter(None, [drawn_too(_axes(group))])),
             rows=[asdict(one) for one in group.answers],
         )
         for group in groups

@@ -353,7 +353,7 @@ def test_the_cell_that_takes_most_seeds_is_named_by_its_levels_and_what_it_draws
         return 0.05 if (classifier, fraction) == ("mlp", 0.25) else 0.01
 
     tables = planted(2, fractions=(0.25, 1.0), sd=sd)
-    (headline,) = [line for line in dict(headlines(tables))["enough"].splitlines()]
+    headline = dict(headlines(tables))["enough"]
     assert re.search(r"up to [\d,]+ seeds \((data-\d\d × )?mlp, train fraction 0\.25\); ", headline)
     assert len(headline.split()) <= WORDS
     evidence = said(tables)["enough"]

@@ -195,9 +195,10 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
             _interval(axis, place, (row["low"], row["high"]), look)
             _interval(axis, place, (row["seeds_low"], row["seeds_high"]), look, thick=True)
             inside = look if is_told else "white"
-            half = {"fillstyle": "left", "markerfacecoloralt": "white"} if row["alone"] else {}
             at = [row["difference"]], [place]
-            axis.plot(*at, ls="", ms=5, marker="o", color=look, markerfacecolor=inside, **half)
+            (dot,) = axis.plot(*at, ls="", ms=5, marker="o", color=look, markerfacecolor=inside)
+            if row["alone"]:
+                dot.set(fillstyle="left", markerfacecoloralt="white")
         for axis in figure.axes:
             axis.axvline(0, color="black", linewidth=0.8, zorder=1)
         halves = "half-filled: alone, not for all pairs together; "

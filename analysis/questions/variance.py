@@ -120,7 +120,7 @@ def without_alike(rows: pl.DataFrame, repeats: pl.DataFrame, cells: pl.DataFrame
     a single model, both are null. `repeats` and `cells`: the tables.
     """
     sizes = repeats.group_by("cell").agg(pl.col("n_test").min())
-    one = cells.filter(IS_ONE_MODEL)["cell"].implode()
+    one = [] if cells.is_empty() else cells.filter(IS_ONE_MODEL)["cell"].to_list()
     here = (pl.col("metric") == ACCURACY) & pl.col("part").is_in([ALL, ALONE])
     asked = rows.with_row_index("_row").filter(here & ~pl.col("cell").is_in(one))
     found: list[tuple[int, float | None]] = []

@@ -186,9 +186,9 @@ def verdicts(
     sweep = AnalysedSweep(paths)
     found: list[Answer] = []
     predicted: RightPoints | None = None
-    asked = {"by": by, "between": between, "where": where}
-    compared = compare_cells(paths, **asked, confidence=confidence)
-    for (a, b), one in zip(pairs_of(sweep, sweep, **asked), compared, strict=True):
+    pairs = pairs_of(sweep, sweep, by=by, between=between, where=where)
+    compared = compare_cells(paths, by=by, between=between, where=where, confidence=confidence)
+    for (a, b), one in zip(pairs, compared, strict=True):
         limits = judged(one)
         if limits is None or limits[0] <= 0 <= limits[1] or not one.shared_test_sets:
             continue

@@ -176,16 +176,16 @@ def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
     labels = by_point(sweep.results.scan("points"))
     first = hardpoints.suspects(labels).head(200)
     assert {*rows[wrong].tolist()} <= {*first.filter(wrong_least=1)["index"].to_list()}
-    (hard,) = sweep.answers("points", kind="hard", limit=100)
+    (hard,) = sweep.answers("points", kind="hard", limit=1000)
     assert {row["kind"] for row in hard.rows} == {"hard"}
-    assert {row["index"] for row in hard.rows} == {*rows[wrong].tolist()}
-    (chosen,) = sweep.answers("points", where="wrong >= 0.95", kind="hard", limit=100)
+    assert {row["index"] for row in hard.rows} >= {*rows[wrong].tolist()}
+    (chosen,) = sweep.answers("points", where="wrong >= 0.95", kind="hard", limit=1000)
     assert (chosen.headline, chosen.rows) == (hard.headline, hard.rows)
     one = f"index = {rows[wrong[3]]} AND wrong > 0.5"
     (chosen,) = sweep.answers("points", where=one, kind="hard")
     assert (chosen.headline, chosen.evidence) == (hard.headline, hard.evidence)
     assert [row["index"] for row in chosen.rows] == [rows[wrong[3]]]
-    assert chosen.cannot_tell.startswith("Of these 20, 1 meets the condition. ")
+    assert chosen.cannot_tell.startswith(f"Of these {len(hard.rows)}, 1 meets the condition. ")
     with pytest.raises(UserError, match="no such kind of points"):
         sweep.answers("points", kind="easy")
     assert sweep.answers("points", kind="sources") == []

@@ -178,15 +178,17 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
     """Draw the difference between the cells of each pair, with its intervals, a panel per dataset.
 
     `differences`: one row per pair, with the columns dataset, metric, a, b, difference, low and
-    high, the interval that tells which is better, over, what it is over, seeds_low and seeds_high,
-    the one over seeds alone, and row, its label within the dataset.
+    high, the interval that tells which is better, alone, whether it does so by itself but not for
+    all pairs together, over, what it is over, seeds_low and seeds_high, the one over seeds alone,
+    and row, its label within the dataset.
     """
     if differences.is_empty():
         return []
     metric = labelled(differences["metric"][0])
     found: list[Plot] = []
     for part, figure, places in _panels(differences, f"difference in {metric}"):
-        told = part.filter((pl.col("low") > 0) | (pl.col("high") < 0)).height
+        told = part.filter((pl.col("low") > 0) | (pl.col("high") < 0))
+        alone = told.filter("alone").height
         for axis, place, row in places:
             is_told = row["low"] is not None and (row["low"] > 0 or row["high"] < 0)
             look = colour(0) if is_told else GREY
@@ -194,9 +196,12 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
             _interval(axis, place, (row["seeds_low"], row["seeds_high"]), look, thick=True)
             inside = look if is_told else "white"
             at = [row["difference"]], [place]
-            axis.plot(*at, ls="", ms=5, marker="o", color=look, markerfacecolor=inside)
+            (dot,) = axis.plot(*at, ls="", ms=5, marker="o", color=look, markerfacecolor=inside)
+            if row["alone"]:
+                dot.set(fillstyle="left", markerfacecoloralt="white")
         for axis in figure.axes:
             axis.axvline(0, color="black", linewidth=0.8, zorder=1)
+        halves = "half-filled: alone, not for all pairs together; "
         both = part["seeds_low"].count() and "test sets" in part["over"].to_list()
         thick = "; thick lines: over seeds alone, on these test sets" if both else ""
         found.append(
@@ -204,8 +209,9 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
                 *_named("differences", differences["metric"][0], len(found)),
                 f"Dots: mean {metric} of the first minus that of the second, on the test sets that "
                 f"both have. {_lines(part)}{thick}. Filled: the interval is on one side of 0, so "
-                "the difference is told; hollow: it is not. "
-                f"n = {counted(part.height, 'pair')} of cells, {told:,} told.",
+                f"the difference is told; {halves * bool(alone)}hollow: it is not. "
+                f"n = {counted(part.height, 'pair')} of cells, {told.height - alone:,} told"
+                f"{f', {alone:,} alone' if alone else ''}.",
                 part.height,
                 figure,
                 data=part.drop("row"),

@@ -340,7 +340,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         whose = {"dataset": one.dataset, **dict(one.context)}
         rows = [{**whose, **row.numbers} for row in one.rows]
         most = evidence.most_frequent.get(one.dataset, 0.0)
-        if most >= UNEVEN:
+        if most:
             text += f" The most frequent class has {fixed(most)} of the test points."
         shown = ("classifiers", "summary")
         yield Answer(headlines(one, most), rows=rows, figures=shown, evidence=text)

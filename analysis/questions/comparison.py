@@ -447,23 +447,32 @@ def _called(index: int, names: pl.Series | None) -> dict[str, str]:
 
 
 def hangs(
-    found: Hanging, verdict: str, dataset: str, levels: str = "", names: pl.Series | None = None
+    found: Hanging,
+    verdict: str,
+    dataset: str,
+    levels: str = "",
+    names: pl.Series | None = None,
+    *,
+    alone: bool = False,
 ) -> Answer:
     """Say on how many points a verdict hangs.
 
     `verdict`: such as mlp > xgb. `levels`: of other axes, in words. `names`: of the
-    dataset's points, if known: of point i at place i.
+    dataset's points, if known: of point i at place i. `alone`: whether the verdict holds by itself,
+    but not for all comparisons together.
     """
-    name = f"{verdict} on {dataset}{levels}"
+    name = f"{verdict} on {dataset}{levels}{', alone,' if alone else ''}"
+    by_itself = "Alone: told by itself, not for all comparisons together. " if alone else ""
     n, of = len(found.index), f"{found.points:,}"
     if not n:
         return Answer(
             f"{name} hangs on no few points: more than {found.most:,} of {of}.",
             evidence=f"{name} is still told without the {found.most:,} of {of} points that speak "
             "most for it.",
+            cannot_tell=by_itself.rstrip(),
         )
     rows = [
-        {"dataset": dataset, "verdict": verdict, "index": index, "ahead": ahead}
+        {"dataset": dataset, "verdict": verdict, "alone": alone, "index": index, "ahead": ahead}
         | _called(index, names)
         for index, ahead in zip(found.index, found.ahead, strict=True)
     ]
@@ -478,6 +487,7 @@ def hangs(
         "(those that speak most for it first), the same test of the accuracies on all other points "
         "does not tell it; with one of them, it does. In brackets: how much more of its runs are "
         "right.",
-        cannot_tell="Points that are taken out together may do with fewer; and a verdict that is "
-        "only just told hangs on few points, even if no point matters more than others.",
+        cannot_tell=f"{by_itself}Points that are taken out together may do with fewer; and a "
+        "verdict that is only just told hangs on few points, even if no point matters more than "
+        "others.",
     )

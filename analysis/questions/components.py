@@ -76,6 +76,11 @@ class Estimates:
         """Standard deviation over repeats of the log variance, beyond that of normal values."""
         return intervals.unequal(self.own, self.freedom)
 
+    @property
+    def still(self) -> int:
+        """Number of repeats whose runs are all equal."""
+        return intervals.still(self.own)
+
     def plus(self, other: Estimates, times: float = 1.0) -> Estimates:
         """Return self + times · other, estimated from the same runs."""
         pairs = zip(self.left_out, other.left_out, strict=True)

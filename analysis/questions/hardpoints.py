@@ -26,6 +26,8 @@ from manyseed.analysis.questions.usual import widest
 NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
 OFTEN = 1 / 3  # share of pairs of runs
 LISTED = 10
+KINDS = FLIPS, SOURCES, HARD = "flips", "sources", "hard"
+"""What rows are about: points that change class, what of that each source is, and hard points."""
 
 
 _GROUP = ["dataset", "classifier"]
@@ -59,15 +61,44 @@ def by_point(points: pl.LazyFrame) -> pl.DataFrame:
     return pl.concat([one.collect() for one in rows]).sort(key)
 
 
-def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> list[Answer]:
+def answer(
+    points: pl.LazyFrame,
+    labels: pl.DataFrame,
+    limit: int = LISTED,
+    judged: pl.DataFrame | None = None,
+) -> list[Answer]:
     """Say which points flip, what part of that each source is, and which nearly all runs miss.
 
     `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
+    `judged`: labels by which points are hard, if `labels` are chosen among these by what they are.
     """
     of, sources = _of_widest(points), flips_by_source(points)
-    flips = [replace(one, evidence=f"{one.evidence}{of}") for one in _flipping(labels, limit)]
-    wrong = *wrong_labels(labels, limit), *often_wrong(labels, limit)
-    return [*flips, *sources, *(replace(one, evidence=f"{one.evidence}{of}") for one in wrong)]
+    asked = None if judged is None else labels.select("dataset", "index").unique()
+    every = labels if judged is None else judged
+    wrong = *wrong_labels(every, limit, asked), *often_wrong(every, limit, asked)
+    flips, hard = (
+        [replace(one, evidence=f"{one.evidence}{of}") for one in found]
+        for found in (_flipping(labels, limit), wrong)
+    )
+    found = zip(KINDS, (flips, sources, hard), strict=True)
+    return [of_kind(kind, one) for kind, own in found for one in own]
+
+
+def of_kind(kind: str, one: Answer) -> Answer:
+    """Return an answer whose rows say which of `KINDS` they are."""
+    return replace(one, rows=[{"kind": kind, **row} for row in one.rows])
+
+
+def _listing(
+    found: pl.DataFrame, limit: int, asked: pl.DataFrame | None
+) -> tuple[pl.DataFrame, int, str]:
+    """Return the first hard points of each dataset, how many are asked for, and that in words."""
+    n, meet = found.height, ""
+    if asked is not None:
+        found = found.join(asked, on=["dataset", "index"], how="semi", maintain_order="left")
+        meets = "meets" if found.height == 1 else "meet"
+        meet = f" Of these {n:,}, {found.height:,} {meets} the condition."
+    return found.group_by("dataset", maintain_order=True).head(limit), found.height, meet
 
 
 def _of_widest(points: pl.LazyFrame) -> str:
@@ -139,20 +170,22 @@ def _how_often(row: Mapping[str, Any]) -> str:
     return f", {row['often']:,} of them in a third of the pairs of runs or more"
 
 
-def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
+def wrong_labels(
+    labels: pl.DataFrame, limit: int = LISTED, asked: pl.DataFrame | None = None
+) -> Iterator[Answer]:
     """Name the points that nearly every run of every classifier gets wrong, the surest first.
 
     They are named only if there are more of them than classifiers that err independently of each
     other in each class have in common (`_are_told`). Where classes overlap there are,
     without any wrong label.
 
-    `labels`: a row per dataset, classifier and point.
+    `labels`: a row per dataset, classifier and point. `asked`: columns dataset and index of the
+    points to list, where not all are.
     """
     labels, chance = _telling(labels)
     ranked = suspects(labels)
     datasets = ranked["dataset"].unique(maintain_order=True).to_list()
     short, rows, evidence, but = list[str](), list[pl.DataFrame](), list[str](), ""
-    n_wrong = 0
     for dataset in datasets:
         own = ranked.filter(dataset=dataset)
         wrong = own.filter(pl.col("wrong_least") >= NEARLY)
@@ -163,8 +196,7 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         n = f"{wrong.height:,} of {own.height:,} tested points of {dataset}"
         n += " is" if wrong.height == 1 else " are"
         short.append(f"{wrong.height:,}{'' if short else ' points'} of {dataset}")
-        rows.append(wrong.head(limit))
-        n_wrong += wrong.height
+        rows.append(wrong)
         evidence.append(
             f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
             f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
@@ -187,13 +219,14 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     elif found.height == 1:
         named = place(found.row(0, named=True))
         headline = shortest([f"{headline.partition('hard')[0]}{named}.", headline])
+    found, n_wrong, meet = _listing(found, limit, asked)
     yield Answer(
         headline,
         details=_listed(found, "wrong", n_wrong),
         rows=found.to_dicts(),
         evidence=" ".join(evidence),
-        cannot_tell="Where classes overlap, such points need no wrong label: look at them."
-        + _counted_from(found),
+        cannot_tell=f"{meet} Where classes overlap, such points need no wrong label: look at them."
+        f"{_counted_from(found)}".lstrip(),
         figures=("points",),
     )
 
@@ -241,12 +274,14 @@ def _counted_from(rows: pl.DataFrame) -> str:
     return text
 
 
-def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
+def often_wrong(
+    labels: pl.DataFrame, limit: int = LISTED, asked: pl.DataFrame | None = None
+) -> Iterator[Answer]:
     """Name the points that nearly every run gets wrong where there is a single classifier.
 
     They are named only if there are more of them than if its runs erred on all points of a class
     alike, as often as they do (`_are_told`). Without another classifier, nothing tells whether
-    labels are wrong. A point with one run does not count.
+    labels are wrong. A point with one run does not count. `asked`: as in `wrong_labels`.
     """
     labels, chance = _telling(labels)
     is_alone = pl.col("classifier").n_unique().over("dataset") == 1
@@ -281,13 +316,13 @@ def often_wrong(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     if len(short) == 1:
         text = f"{are} nearly every run of {of[found['dataset'][0]]}: {{}}.".format
         headline = first_ones([place(row) for row in found.iter_rows(named=True)], text)
-    n_wrong = found.height
-    found = found.group_by("dataset", maintain_order=True).head(limit)
+    found, n_wrong, meet = _listing(found, limit, asked)
     yield Answer(
         headline,
         details=_listed(found, "wrong", n_wrong),
         rows=found.to_dicts(),
         evidence=" ".join(evidence),
+        cannot_tell=meet.lstrip(),
         figures=("points",),
     )
 

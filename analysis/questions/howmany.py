@@ -36,6 +36,8 @@ from manyseed.analysis.questions.needed import (
     RunsNeeded,
     cell_named,
     classifiers_named,
+    drawn_too,
+    levels,
     short_names,
 )
 from manyseed.analysis.questions.question import LINE, Answer, Evidence, shortest
@@ -418,7 +420,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     fewest = f"{least.runs:,} to " if least.runs not in (None, needed.runs) else ""
     most = (
         f"{fewest}{needed.runs:,} runs, by their standard deviations so far; "
-        f"{needed.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
+        f"{needed.runs:,} in "
+        + ", ".join(
+            [f"{row['dataset']} × {row['classifier']}", *levels(row, own), f"cell {row['cell']}"]
+        )
     )
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
@@ -428,8 +433,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     )
     of = f" of {row['classifier']}" if alone and unknown.height else ""
     of += f" on {row['dataset']}" if of and own["dataset"].n_unique() > 1 else ""
-    takes, places = f"Accuracy{of} to ± {PRECISE:g} takes", [""]
-    takes += f"{' up to' if fewest else ''} {needed.runs:,} seeds"
+    places = [""]
+    takes = f"± {PRECISE:g} takes{' up to' if fewest else ''} {needed.runs:,} seeds"
     beside, why = _without(most_varied, unlike)
     if alone and not is_one:
         takes += f" ({interval})"
@@ -455,6 +460,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     else:
         text += "None of these has enough runs for that yet."
     text += why
+    if drawn := drawn_too(row):
+        text += f" In that cell, {drawn[0].lower()}{drawn[1:]}"
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     if bounded.height:
@@ -468,7 +475,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             if others or alone
             else f", {untold.height:,} unknown"
         )
-    headline = shortest(f"{takes}{place}; {have}." for place in places)
+    starts = (f"Accuracy{of} to ", *([] if alone else ["Accuracy "]))
+    headline = shortest(f"{start}{takes}{place}; {have}." for place in places for start in starts)
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 
 

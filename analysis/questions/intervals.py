@@ -72,8 +72,8 @@ def assumed(values: Sequence[Real], among: int) -> str:
     of_sets, more = "", ""
     if len(values) > 1:
         of_sets = f"is over seeds on these {len(values):,} test sets, and "
-    if apart >= UNEQUAL:
-        more = f"; {differs(apart)}, so new ones may take other numbers of runs"
+    if told := differs(apart, still(variances), len(values)):
+        more = f"; {told}, so new ones may take other numbers of runs"
     assumes = f"the interval {of_sets}assumes "
     if abs(skewness) > SKEWED:
         return (
@@ -90,9 +90,21 @@ UNEQUAL = 0.7  # standard deviation of the log variance beyond which test sets a
 FEWEST_COMPARED = 3  # test sets that show whether variances differ
 
 
-def differs(apart: float) -> str:
-    """Say that test sets differ in how much runs vary on them."""
+def differs(apart: float, equal: int, sets: int) -> str:
+    """Say that test sets differ in how much runs vary on them; nothing if they are about equal.
+
+    `apart`: of `unequal`. `equal`: how many of the `sets` are `still`.
+    """
+    if 0 < equal < sets:  # the logarithm of 0 says nothing
+        return f"on {equal:,} of {sets:,} test sets all runs are equal"
+    if apart < UNEQUAL:
+        return ""
     return f"the variance differs between test sets (sd of its logarithm {apart:.1f})"
+
+
+def still(own: Real) -> int:
+    """Return on how many test sets nothing differs; `own` as of `unequal`."""
+    return int((own <= _ROUNDING**2).sum())
 
 
 def unequal(own: Real, freedom: Real) -> float:
@@ -100,7 +112,7 @@ def unequal(own: Real, freedom: Real) -> float:
 
     `own` and `freedom`, float arrays (test set,): variance of its runs, and their number minus one.
     """
-    known = (own > 0) & (freedom > 0)
+    known = (own > _ROUNDING**2) & (freedom > 0)
     if known.sum() < FEWEST_COMPARED:
         return 0.0
     half = freedom[known] / 2

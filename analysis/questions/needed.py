@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.questions.effects import REFERENCES
+from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
 from manyseed.analysis.questions.intervals import t_quantile
 
 MOST_SETS = 1000  # test sets beyond which an estimate of how many it takes says nothing
@@ -92,18 +92,33 @@ def classifiers_named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> s
 
 
 def cell_named(runs: pl.DataFrame, cell: int) -> str:
-    """Name a cell of these runs by its data, classifier and number."""
+    """Name a cell of these runs by its data, classifier, unusual levels and number."""
     row = runs.filter(cell=cell).row(0, named=True)
-    return f"{row['dataset']} × {row['classifier']} (cell {cell})"
+    name = ", ".join([f"{row['dataset']} × {row['classifier']}", *levels(row, runs)])
+    return f"{name} (cell {cell})"
 
 
 def short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
-    """Name the cell of a row by its levels, and shorter by its number."""
-    levels = [
-        str(row[axis])
+    """Name the cell of a row by its levels, and shorter without its dataset."""
+    dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""
+    name = ", ".join([str(row["classifier"]), *levels(row, runs)])
+    return f" ({dataset}{name})", f" ({name})"
+
+
+def levels(row: Mapping[str, Any], runs: pl.DataFrame) -> list[str]:
+    """Return the levels of a cell that are unusual, in axes in which cells differ."""
+    return [
+        f"train fraction {row[axis]}" if axis == "train_fraction" else str(row[axis])
         for axis, usual in REFERENCES.items()
         if row.get(axis) is not None and str(row[axis]) != usual and runs[axis].n_unique() > 1
     ]
-    dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""
-    name = ", ".join([f"{dataset}{row['classifier']}", *levels])
-    return f" ({name})", f" ({row['classifier']}, cell {row['cell']})"
+
+
+def drawn_too(axes: Mapping[str, Any]) -> str:
+    """Say what is drawn for each run of a cell, whatever its `vary` says; "" if nothing is."""
+    drawn = [axis for axis, usual in UNPERTURBED.items() if str(axes.get(axis) or usual) != usual]
+    if not drawn or "*" in str(axes.get("vary")):  # a cross holds fixed what is not crossed
+        return ""
+    of = {"train_fraction": "the subsample of training rows", "perturb_hparams": "hparams"}
+    names = dict.fromkeys(of.get(axis, "noise on training data") for axis in drawn)
+    return f"What varies includes {' and '.join(names)}, drawn for each run."

@@ -65,6 +65,7 @@ from manyseed.analysis.questions.intervals import (
     t_quantile,
 )
 from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
+from manyseed.analysis.questions.resolution import largest_sd, too_alike
 from manyseed.analysis.tables.rows import IS_ONE_MODEL, Tables, cells_once
 from manyseed.analysis.tables.schema import records
 
@@ -93,7 +94,8 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     `METRICS`); `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by
     +, crossed ones by *); `part` (of the parts above); `variance`, whose estimate may be negative,
     and its interval; `share` of the variance of all, if parts add up to it; `unequal`, by how much
-    the variance differs between test sets (sd of its logarithm); `seeds_low` and `seeds_high`, the
+    the variance differs between test sets (sd of its logarithm), and `n_equal`, on how many it is
+    0; `seeds_low` and `seeds_high`, the
     interval over seeds alone of `ALL` of accuracy, as `howmany` has it; `n_repeats` and
     `n_runs` that it rests on; `over`, what the interval is over; `cells` that it is estimated from.
     Error consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
@@ -109,6 +111,50 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     found = pl.DataFrame(rows, schema=dict(SCHEMA))
     order = pl.col("metric").replace_strict({name: i for i, name in enumerate(METRICS)})
     return found.sort("cell", order, maintain_order=True)
+
+
+def without_alike(rows: pl.DataFrame, repeats: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return components without intervals of the accuracy of runs that are `too_alike`.
+
+    Of these `low` is null, and `high` the square of `largest_sd`, over seeds on these test sets; of
+    a single model, both are null. `repeats` and `cells`: the tables.
+    """
+    sizes = repeats.group_by("cell").agg(pl.col("n_test").min())
+    one = [] if cells.is_empty() else cells.filter(IS_ONE_MODEL)["cell"].to_list()
+    here = (pl.col("metric") == ACCURACY) & pl.col("part").is_in([ALL, ALONE])
+    asked = rows.with_row_index("_row").filter(here & ~pl.col("cell").is_in(one))
+    found: list[tuple[int, float | None]] = []
+    for row in asked.join(sizes, on="cell", how="left", maintain_order="left").iter_rows(
+        named=True
+    ):
+        step = 1 / row["n_test"] if row["n_test"] else 0.0
+        if too_alike(row["variance"], step):
+            sources, sets = row["source"].count("*") + 1, row["n_repeats"]  # crossed ones share
+            freedom = sets * ((row["n_runs"] / sets) ** (1 / sources) - 1)
+            most = largest_sd(row["variance"], freedom, step) ** 2 if step else None
+            found.append((row["_row"], most))
+    alike = pl.DataFrame(found, schema={"_row": pl.UInt32, "_most": pl.Float64}, orient="row")
+    is_alike, limits = (
+        pl.col("_row").is_in(alike["_row"].implode()),
+        ["low", "seeds_low", "seeds_high"],
+    )
+    return (
+        rows.with_row_index("_row")
+        .join(alike, on="_row", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(~is_alike).then(pl.col(name)).alias(name)
+            for name in limits
+            if name in rows.columns
+        )
+        .with_columns(
+            high=pl.when(is_alike).then("_most").otherwise("high"),
+            over=pl.when(is_alike & pl.col("_most").is_not_null())
+            .then(pl.lit(SEEDS))
+            .when(~is_alike)
+            .then("over"),
+        )
+        .drop("_row", "_most")
+    )
 
 
 def _of_context(
@@ -206,6 +252,7 @@ class _Report:
             "seeds_high": None if seeds is None else seeds[1],
             "n_repeats": found.own.size,
             "n_runs": sum(one.size for one in found.left_out),
+            "n_equal": found.still if part in (ALL, ALONE) else None,
             "over": over if limits else None,
             "cells": ",".join(dict.fromkeys(str(one.cell) for one in cells)),
         }
@@ -322,7 +369,7 @@ def _of_crossed(one: CellResults, confidence: float) -> Iterator[Row]:
         low, high = (None, None) if limits is None else (max(end, 0.0) for end in limits)
         over = TEST_SETS if repeats > 1 else SEEDS
         numbers = (value, low, high, value / total if total > 0 else None, None, None, None)
-        basis = (repeats, repeats * k**n, over if limits else None, str(one.cell))
+        basis = (repeats, repeats * k**n, None, over if limits else None, str(one.cell))
         return dict(zip(SCHEMA, (one.cell, *key, *numbers, *basis), strict=True))
 
     total = crosses.value(crossed.of_all(n, k))
@@ -405,8 +452,9 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     """
     if evidence.variance is None or evidence.variance.is_empty():
         return
-    own = evidence.variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
     tables = evidence.tables if evidence.every is None else evidence.every
+    known = without_alike(evidence.variance, tables.repeats, tables.cells)
+    own = known.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
     parts, lines = [], []
     shared = own.filter(pl.col("part") == OWN, pl.col("share").is_not_null())
     sources = _for_all(tables, shared, shared.height).filter(pl.col("low") > 0)
@@ -429,8 +477,9 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     of_sets = own.filter(pl.col("part").is_in([TEST_SET, ALL]))
     cells = of_sets.filter(pl.col("part") == TEST_SET).height
     both = _for_all(tables, of_sets, cells).filter(pl.col("low") > 0)
-    differ = own.filter(pl.col("part") == ALL, pl.col("variance") > _ROUNDING)["cell"].n_unique()
-    of = f"of {cells:,} cells" if differ >= cells else f"of {differ:,} cells{_DIFFERING}"
+    runs_differ = pl.col("part") == ALL, pl.col("variance") > _ROUNDING
+    differ = known.filter(pl.col("metric") == ACCURACY, *runs_differ)["cell"].n_unique()
+    of = f"of {counted(min(cells, differ), 'cell')}{_DIFFERING * (differ < cells)}"
     sets, runs = (both.filter(pl.col("part") == part) for part in (TEST_SET, ALL))
     apart = sets.join(runs, on="cell", suffix="_all").filter(pl.col("low") > pl.col("high_all"))
     if apart.height:

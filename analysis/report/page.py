@@ -302,7 +302,10 @@ def _to_look_at(labels: pl.DataFrame, verdicts: Sequence[Answer]) -> Rows:
     known = {(row["dataset"], row["index"]): row for row in every.iter_rows(named=True)}
     hanging = [
         {**row, **known.get((row["dataset"], row["index"]), {})}
-        | {"why": f"{row['verdict']} hangs on it", "flips": None}
+        | {
+            "why": f"{row['verdict']}{', alone,' if row['alone'] else ''} hangs on it",
+            "flips": None,
+        }
         for one in verdicts
         for row in one.rows[:LISTED]
     ]

@@ -65,7 +65,9 @@ def _parts(
         if chaos:
             value = value + 0.01 * chaos * noise(rng, (repeats, runs))
         for repeat in range(repeats):
-            of_repeats.append({**key, **more, "repeat_index": repeat, "n_runs": runs})
+            of_repeats.append(
+                {**key, **more, "repeat_index": repeat, "n_runs": runs, "n_test": 10_000}
+            )
             of_runs += [(cell, repeat, run, float(value[repeat, run])) for run in range(runs)]
     types = {"cell": pl.UInt32, "repeat_index": pl.UInt16}
     ends = {"run_i": pl.UInt16, "run_j": pl.UInt16, "ec_local": pl.Float64, "ec_global": pl.Float64}

@@ -418,10 +418,10 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     interval(
         "Between seeds, sd of accuracy: a at most 0.0096 (below one test point so far)",
-        "howmany, answers",
+        "howmany, answers, variance",
         r"sd of further runs is at most|^\{\}( \{\})? \(?at most \{\}\)?|"
         r"seeds at most: spreads so far|sds are at most|"
-        r", for which \{\} runs are enough|^\{\} at most\{\}",
+        r", for which \{\} runs are enough|^\{\} at most\{\}|^[Aa]t most",
         _more_than_said(2.4),
         _less_than_said,
         "5 runs on 300 points, whose sd is 2.4 test points",

@@ -45,7 +45,8 @@ PLAIN: Mapping[str, str] = {
         "`compare` and `howmany` name runs that `answers` tells to be unlike the others, by the "
         "same tests; what a verdict, a number of runs and a standard deviation are without them."
     ),
-    r"^Test sets limit this|^about \{\} repeats would|^\{\} would not tell": (
+    r"^Test sets limit this|^Test sets, not seeds, limit|^; \{\} would not tell|"
+    r"^about \{\} repeats would|^\{\} would not tell": (
         "`compare` estimates how many repeats would tell a difference that seeds alone tell."
     ),
     r"in a third of the pairs of runs|^ In \{\} of splits no trimming|"
@@ -68,8 +69,12 @@ PLAIN: Mapping[str, str] = {
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
     r"assumes? (roughly )?normal|normal values, (but these|and may miss)|"
-    r"the variance differs between test sets|so new ones may take|95 % of seeds is for": (
+    r"the variance differs between test sets|test sets all runs are equal$|so new ones may take|"
+    r"95 % of seeds is for": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
+    ),
+    r"^What varies includes \{\}|^the subsample of training rows|^noise on training data": (
+        "`howmany`: what is drawn for each run of a cell, as its canonical description says."
     ),
     r"too few cells to be compared|^over {} runs of each": (
         "How many runs and cells a spread is over, and classifiers that share too few cells."
@@ -91,7 +96,7 @@ PLAIN: Mapping[str, str] = {
     r"first so far, by mean accuracy|Mean ranks on|^mean rank by accuracy, 1 is": (
         "Mean ranks, wins, and which classifier is first on these datasets so far."
     ),
-    r"is below one test point|below one of the points|^\{\} not told$": (
+    r"(is|sd \{\},) below one test point|below one of the points|^\{\} not told$": (
         "That runs differ by less than the test set resolves, so that nothing is told of them."
     ),
     r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",
@@ -99,6 +104,7 @@ PLAIN: Mapping[str, str] = {
         "Of scores: the sign of the correlation in these models; which has the largest cmi so far, "
         "and how many are near; one seed shows no spread."
     ),
+    r"^ Of these \{\}, \{\} \{\} the condition|"
     r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer|"
     r"predicted: a tie": (
         "Of points: how much each source flips alone, and what else may look or do the same: "

@@ -319,7 +319,7 @@ def _differences(
 ) -> pl.DataFrame:
     """Return what `compare` says of each pair of cells that differ in one axis alone."""
     from manyseed.orchestrator.results.answers.compare import compare_cells
-    from manyseed.orchestrator.results.answers.comparison import judged
+    from manyseed.orchestrator.results.answers.comparison import is_alone, judged
 
     by = known.apart(cells)
     if not by:
@@ -345,6 +345,7 @@ def _differences(
                 "difference": found.difference,
                 "low": low,
                 "high": high,
+                "alone": one.together is not None and is_alone(one),
                 "over": None if low is None else "test sets" if found.sets else "seeds",
                 "seeds_low": seeds_low,
                 "seeds_high": seeds_high,

@@ -32,7 +32,11 @@ from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.answers import leftout
-from manyseed.orchestrator.results.answers.lacking import limited_by_sets, more_runs
+from manyseed.orchestrator.results.answers.lacking import (
+    FEWEST_ESTIMATED,
+    limited_by_sets,
+    more_runs,
+)
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
 
@@ -133,11 +137,19 @@ def words(found: Compared) -> Iterator[str]:
         yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
     else:
         yield f"No interval over new test sets: {result.no_sets}."
-    of_seeds, of_sets = told(found, result.seeds), told(found, result.sets)
-    if found.shared_test_sets and of_seeds and not of_sets:
-        yield from limited_by_sets(result, found.confidence)
+    if are_sets_the_limit(found):
+        yield limited_by_sets(result, found.confidence)
     yield _better(found, result)
     yield from _pairing(found, result)
+
+
+def are_sets_the_limit(found: Compared) -> bool:
+    """Return whether seeds tell a difference on these test sets, and new test sets do not."""
+    result = found.result
+    if result is None or result.sets is None or result.sets_a < FEWEST_ESTIMATED:
+        return False
+    of_seeds, of_sets = told(found, result.seeds), told(found, result.sets)
+    return found.shared_test_sets and bool(of_seeds) and not of_sets
 
 
 def _limits(limits: tuple[float, float]) -> str:

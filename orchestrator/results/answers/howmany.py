@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,7 @@ from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
-from manyseed.analysis.questions.needed import RunsNeeded
+from manyseed.analysis.questions.needed import MOST_SETS, RunsNeeded, drawn_too
 from manyseed.analysis.questions.question import MOST_ROWS, Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
@@ -36,6 +36,9 @@ from manyseed.orchestrator.disk.placing import if_writable
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.results.answers.compare import compare_cells
+from manyseed.orchestrator.results.answers.comparison import are_sets_the_limit, told_apart
+from manyseed.orchestrator.results.answers.lacking import repeats_needed
 from manyseed.orchestrator.results.answers.leftout import (
     chosen_runs,
     gone,
@@ -73,6 +76,9 @@ class GroupAnswers:
         Table I of the repeats used for α̂; empty if no ensembles could be drawn.
     unlike : tuple of str
         Runs that are unlike the others of their repeat in accuracy, and counted.
+    limited : tuple of (str, int or None)
+        Classifiers that seeds tell apart from its own on these test sets, but new test sets do not,
+        and about how many repeats would tell it; None if 1,000 would not.
     """
 
     name: str
@@ -86,6 +92,7 @@ class GroupAnswers:
     answers: tuple[RunsNeeded, ...]
     ensembles: pl.DataFrame
     unlike: tuple[str, ...] = ()
+    limited: tuple[tuple[str, int | None], ...] = ()
 
 
 def howmany(
@@ -202,12 +209,40 @@ def howmany(
                 unlike=tuple(text for cell in own["cell"] for text in unlike.get(cell, ())),
             )
         )
+    if not by:
+        limited = _limited(paths, cells, where, without, confidence)
+        groups = [replace(one, limited=tuple(limited.get(one.cell, ()))) for one in groups]
     each = [one.each for one in drawn.values()]
     if without:
         return groups
     with if_writable():
         write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
     return groups
+
+
+def _limited(
+    paths: SweepPaths,
+    cells: pl.DataFrame,
+    where: str | None,
+    without: Sequence[str],
+    confidence: float,
+) -> dict[int | None, list[tuple[str, int | None]]]:
+    """Return by cell what `GroupAnswers.limited` is, each pair once; nothing of very many cells."""
+    if not 1 < cells.height <= _MOST_COMPARED:
+        return {}
+    try:
+        compared = compare_cells(paths, where=where, without=without, confidence=confidence)
+    except UserError:  # there are no pairs, or none can be compared
+        return {}
+    found: dict[int | None, list[tuple[str, int | None]]] = {}
+    for one in filter(are_sets_the_limit, compared):
+        assert one.result is not None
+        needed = repeats_needed(one.result, confidence)
+        found.setdefault(one.a.cell, []).append((told_apart(one)[1], needed))
+    return found
+
+
+_MOST_COMPARED = 40  # cells: pairs grow faster
 
 
 def reply(
@@ -236,13 +271,14 @@ def reply(
             "answers": [asdict(one) | {"words": one.words} for one in group.answers],
             "ensembles": group.ensembles.to_dicts(),
             "unlike": [*group.unlike],
+            "limited": [{"other": name, "repeats": n} for name, n in group.limited],
         }
         for group in groups
     ]
     answers = [
         Answer(
             group.name,
-            tuple(one.words for one in group.answers),
+            (*(one.words for one in group.answers), *filter(None, [drawn_too(_axes(group))])),
             rows=[asdict(one) for one in group.answers],
         )
         for group in groups
@@ -257,7 +293,13 @@ def reply(
         columns=columns,
         table=table[:limit],
         left=max(len(table) - limit, 0),
-        below=[*_of_bounds(groups), *_of_ensembles(groups), *_published(groups), *of_runs],
+        below=[
+            *_of_bounds(groups),
+            *_of_ensembles(groups),
+            *_published(groups),
+            *_of_sets(groups),
+            *of_runs,
+        ],
         notes=of_runs,
     )
 
@@ -392,6 +434,20 @@ def _published(groups: Sequence[GroupAnswers]) -> list[str]:
         "Published for a CNN on CIFAR-10: 30 seeds by α̂, 100 by the classical KS test (Banerjee et "
         "al. 2025)."
     ]
+
+
+def _of_sets(groups: Sequence[GroupAnswers]) -> list[str]:
+    """Say where more test sets, not seeds, would tell classifiers apart."""
+    needed = [n for group in groups for _, n in group.limited]
+    if not needed:
+        return []
+    pairs = "a pair" if len(needed) == 1 else f"{len(needed):,} pairs"
+    known = sorted(n for n in needed if n is not None)
+    takes = f"; it takes about {known[0]:,}" if known else f"; {MOST_SETS:,} would not tell them"
+    takes += f" to {known[-1]:,}" if len(known) > 1 and known[-1] > known[0] else ""
+    more = " or more" if None in needed else ""
+    rest = f" repeats{more} (estimates)" if known else ""
+    return [f"Test sets, not seeds, limit which is better of {pairs}{takes}{rest}: compare --why."]
 
 
 def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:

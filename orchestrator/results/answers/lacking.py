@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from manyseed.analysis.questions.comparison import SINGLE, Comparison
 from manyseed.analysis.questions.needed import MOST_SETS, sets_needed
 
-_ESTIMATED = 3  # fewest test sets whose spread estimates how many it takes
+FEWEST_ESTIMATED = 3  # test sets whose spread estimates how many it takes
 
 
 def more_runs(result: Comparison) -> str:
@@ -23,14 +21,18 @@ def more_runs(result: Comparison) -> str:
     )
 
 
-def limited_by_sets(result: Comparison, confidence: float) -> Iterator[str]:
+def limited_by_sets(result: Comparison, confidence: float) -> str:
     """Say about how many test sets would tell a difference that seeds alone tell."""
-    if result.sets is None or result.sets_a < _ESTIMATED:
-        return
-    half = (result.sets[1] - result.sets[0]) / 2
-    n = sets_needed(result.difference, half, result.sets_a, confidence)
+    n = repeats_needed(result, confidence)
     enough = f"about {n:,} repeats would tell it" if n else f"{MOST_SETS:,} would not tell it"
-    yield (
+    return (
         f"Test sets limit this, not seeds: {enough}, if the difference and its spread between test "
         "sets stay as they are (an estimate)."
     )
+
+
+def repeats_needed(result: Comparison, confidence: float) -> int | None:
+    """Return how many test sets tell a difference, at the spread so far; None if too many do."""
+    assert result.sets is not None
+    half = (result.sets[1] - result.sets[0]) / 2
+    return sets_needed(result.difference, half, result.sets_a, confidence)

@@ -18,23 +18,33 @@ from manyseed.analysis.counts import some
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, compare, hanging, hangs
 from manyseed.analysis.questions.crossed import flips
-from manyseed.analysis.questions.hardpoints import LISTED, answer, by_point
-from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.hardpoints import (
+    KINDS,
+    LISTED,
+    SOURCES,
+    answer,
+    by_point,
+    of_kind,
+)
+from manyseed.analysis.questions.question import NAMES, Answer
 from manyseed.analysis.questions.usual import of_usual
 from manyseed.analysis.tables.rows import IS_CROSSED, PAIR
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.asking.query import names_of, rows_of, with_names
 from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import POINTS, Results
+from manyseed.orchestrator.errors import require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.answers.compare import compare_pair
+from manyseed.orchestrator.results.answers.compare import compare_cells
 from manyseed.orchestrator.results.answers.comparison import (
     AnalysedCell,
     AnalysedSweep,
     Compared,
     Units,
     by_test_set,
+    is_alone,
     judged,
     on_shared,
     values_of,
@@ -46,7 +56,9 @@ if TYPE_CHECKING:  # it imports Numba
     from manyseed.analysis.graph.predictions import Predictions
 
 
-def points(results: Results, *, where: str | None = None, limit: int = LISTED) -> list[Answer]:
+def points(
+    results: Results, *, where: str | None = None, kind: str | None = None, limit: int = LISTED
+) -> list[Answer]:
     """Say which test points flip between runs, and which nearly every run gets wrong.
 
     Only usual cells count, or those of them that meet a condition: noise on training data and
@@ -54,7 +66,8 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     A point flips between two runs of a cell on one test set if they predict different classes.
     A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
     such points are named if there are more than classifiers that err independently have in common.
-    Of a single classifier, such points are only counted and named.
+    Of a single classifier, such points are only counted and named. A condition on points, such as
+    wrong >= 0.95, chooses which are listed: whether points are hard is judged by all of them.
     Rows of all points: manyseed query DIR -t points.
 
     Parameters
@@ -62,6 +75,9 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
     results : Results
     where : str, optional
         Only rows of the table of points that meet a condition.
+    kind : str, optional
+        One kind of points alone: flips, which change class, sources, what of that each source is,
+        or hard, which nearly every run gets wrong.
     limit : int
         Points to list of each kind.
     """
@@ -69,17 +85,34 @@ def points(results: Results, *, where: str | None = None, limit: int = LISTED) -
         return []
     from manyseed.orchestrator.conditions import wanted
 
+    if kind is not None:
+        require_one_of(kind, KINDS, "no such kind of points", key="--kind")
     with results.damage_named(POINTS):
         rows = rows_of(results, POINTS) if where else results.scan(POINTS)
-        rows = of_usual(rows.filter(wanted(where, rows.collect_schema(), "--where")))
+        every, condition = rows, wanted(where, rows.collect_schema(), "--where")
+        rows = of_usual(rows.filter(condition))
         labels = with_names(by_point(rows).lazy(), results).collect()
-        found = [_with_untested(one, results, labels) for one in answer(rows, labels, limit)]
+        judged_by = None
+        if _OF_POINTS.intersection(condition.meta.root_names()):
+            judged_by = with_names(by_point(of_usual(every)).lazy(), results).collect()
+        found = [
+            _with_untested(one, results, labels if judged_by is None else judged_by)
+            for one in answer(rows, labels, limit, judged_by)
+        ]
         cells = rows.select("cell").unique().collect()
         pairs = results.scan("pairs").filter(IS_CROSSED).join(cells.lazy(), on="cell", how="semi")
         names = "dataset", "classifier", "vary", *PAIR, "churn"
         crossed = pairs.select(cs.by_name(*names, require_all=False)).collect()
     found[:1] = [_with_unlike(one, results, cells) for one in found[:1]]
-    return [*found, *(flips(crossed) if "churn" in crossed.columns else ())]
+    of_sources = flips(crossed) if "churn" in crossed.columns else ()
+    found += [of_kind(SOURCES, one) for one in of_sources]
+    if kind is None:
+        return found
+    return [one for one in found if any(row["kind"] == kind for row in one.rows)]
+
+
+_OF_POINTS = frozenset({*records()[POINTS].types, *NAMES}) - {"cell", "n_cells"}
+"""Columns that say what a point is, not of which cells."""
 
 
 def _with_unlike(one: Answer, results: Results, cells: pl.DataFrame) -> Answer:
@@ -137,7 +170,8 @@ def verdicts(
 
     Points are taken out of all test sets, those first on which more of A's runs than of B's are
     right, and the test of `compare` is repeated on the accuracies that are left, until it does not
-    tell which is better. At most 5 % of the points are tried.
+    tell which is better. At most 5 % of the points are tried. A verdict that does not hold for all
+    comparisons together is called alone, as in `compare`.
 
     Parameters
     ----------
@@ -152,8 +186,9 @@ def verdicts(
     sweep = AnalysedSweep(paths)
     found: list[Answer] = []
     predicted: RightPoints | None = None
-    for a, b in pairs_of(sweep, sweep, by=by, between=between, where=where):
-        one = compare_pair(sweep, sweep, a, b, "accuracy", higher=True, confidence=confidence)
+    pairs = pairs_of(sweep, sweep, by=by, between=between, where=where)
+    compared = compare_cells(paths, by=by, between=between, where=where, confidence=confidence)
+    for (a, b), one in zip(pairs, compared, strict=True):
         limits = judged(one)
         if limits is None or limits[0] <= 0 <= limits[1] or not one.shared_test_sets:
             continue
@@ -202,7 +237,8 @@ class RightPoints:
         levels = "".join(f", {level}" for level in unusual(one.same))
         dataset = str(a.axes["dataset"])
         names = names_of(self._sweep.paths, self._sweep.plan, dataset)
-        return hangs(found, " > ".join(sides), dataset, levels, names)
+        alone = one.together is not None and is_alone(one)
+        return hangs(found, " > ".join(sides), dataset, levels, names, alone=alone)
 
     def _on(self, cell: AnalysedCell, units: Units) -> OnTestSet:
         predictions = self._of_cell[cell.cell]

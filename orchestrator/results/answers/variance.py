@@ -14,12 +14,12 @@ from manyseed.analysis.questions.intervals import (
     ASSUMED,
     SEEDS,
     TEST_SETS,
-    UNEQUAL,
     differs,
     may_differ,
     too_few,
 )
 from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.questions.resolution import ROUNDING
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
@@ -30,6 +30,7 @@ from manyseed.analysis.questions.variance import (
     OWN,
     TEST_SET,
     TOGETHER,
+    without_alike,
 )
 from manyseed.analysis.tables.rows import DRAWS_FROM, IS_ONE_MODEL, last
 from manyseed.orchestrator.computing.cellgroups import in_short, usual_first
@@ -110,7 +111,9 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
         freedom, bound = row["n_runs"] - row["n_repeats"], "which a few runs may do by chance"
         if row["part"] in (ALL, ALONE) and row["metric"] in _OF_RUNS and "*" not in row["source"]:
             bound = f"while {may_differ(freedom, CONFIDENCE)}"
-        return f"{part}: none seen, as nothing differs, {bound}{basis}"
+        if high is None or value <= ROUNDING:
+            return f"{part}: none seen, as nothing differs, {bound}{_at_most(high)}{basis}"
+        return f"{part}: sd {value**0.5:.2g}, below one test point{_at_most(high)}{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
     on, assumes = "", ""
     if row["over"] == SEEDS:
@@ -131,6 +134,13 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
     return f"{part}: {unclear}, 95 %{on}){basis}{assumes}"
 
 
+def _at_most(high: float | None) -> str:
+    """Say how much further runs vary at most, where these are too much alike for an interval."""
+    if high is None:
+        return ""
+    return f"; the sd of further runs is at most {high**0.5:.2g} (95 %, for normal values)"
+
+
 def _sds(row: Row, of: str = "", digits: int = 3) -> str:
     """Return the interval of a standard deviation: of the row, or its own over seeds alone."""
     return " to ".join(_digits(row[of + end] ** 0.5, digits) for end in ("low", "high"))
@@ -143,11 +153,12 @@ def _digits(value: float, digits: int = 2) -> str:
 
 def _unequal(row: Mapping[str, Any]) -> str:
     """Say what unequal variances do to the interval; nothing if they are about equal."""
-    if (row.get("unequal") or 0.0) < UNEQUAL:
+    equal = row.get("n_equal") or 0
+    if not (told := differs(row.get("unequal") or 0.0, equal, row["n_repeats"])):
         return ""
     return (
-        f"; {differs(row['unequal'])}, and where it does, intervals for new test sets covered the "
-        "truth in 75 to 92 % of simulations (log sd 1.4)"
+        f"; {told}, and where {'variances differ so' if equal else 'it does'}, intervals for new "
+        "test sets covered the truth in 75 to 92 % of simulations (log sd 1.4)"
     )
 
 
@@ -175,6 +186,7 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         if rows.is_empty():
             raise UserError("no component meets the condition", key="--where", value=where)
     cells = results["cells"]
+    rows = without_alike(rows, results["repeats"], last(cells))
     if DRAWS_FROM in cells.columns:
         blind = cells.filter(pl.col(DRAWS_FROM) == UNKNOWN)["cell"].implode()
         source = pl.when(~pl.col("cell").is_in(blind) | (pl.col("source") != VARY)).then("source")
@@ -242,12 +254,14 @@ def _table(
     ]
     parts = [key for _, rows in of for key in rows if key[0] in (OWN, INTERACTION)]
     own = list(dict.fromkeys(parts))
-    table: list[list[object]] = []
+    table: list[list[str]] = []
     for group, rows in of:
         seeds = next((row for (part, _), row in rows.items() if part == ALL), None)
         sets = rows.get((TEST_SET, "test set"))
         limits = ""
-        if seeds is not None and seeds["low"] is not None and seeds["low"] > 0:
+        if seeds is not None and seeds["low"] is None and seeds["high"] is not None:
+            limits = f"at most {seeds['high'] ** 0.5:.2g}"
+        elif seeds is not None and seeds["low"] is not None and seeds["low"] > 0:
             limits = _sds(seeds, "" if seeds.get("seeds_low") is None else "seeds_", 2)
         table.append(
             [
@@ -274,6 +288,8 @@ def _table(
     models = " One model: on each test set, whatever the seed." * still
     more = "More: the intervals for new test sets are apart."
     notes = [f"{what}.{models} <: not told from 0. {more}"]
+    if any(row[3].startswith("at most") for row in table):
+        notes.append("At most: runs vary by less than one test point.")
     of_sets = [row for _, rows in of for row in rows.values() if row["over"] == TEST_SETS]
     if any(row.get("seeds_low") is not None for row in of_sets):
         notes.append(
@@ -285,8 +301,12 @@ def _table(
 
 def _sd(row: Row | None, *, one_model: bool = False) -> str:
     """Return a standard deviation in short, or what it is below."""
-    if row is None or row["low"] is None:
-        return "–" if row is None else "one model" if one_model else "none seen"
+    if row is None:
+        return "–"
+    if row["low"] is None and (row["high"] is None or row["variance"] <= ROUNDING):
+        return "one model" if one_model else "none seen"
+    if row["low"] is None:
+        return _digits(row["variance"] ** 0.5)
     if row["low"] > 0 and row["variance"] > 0:
         return _digits(row["variance"] ** 0.5)
     return f"< {_digits(row['high'] ** 0.5)}" if row["high"] > 0 else "not told"

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 _SUBJECTS = ("results", "evidence", "paths", "sweep")
 _NO_OPTIONS = ("report",)  # callbacks, which a caller from the command sets
+_HARD = ("hard", "labels", "mislabelled")
 _MEANT = {
     **dict.fromkeys(("best", "better", "mean", "means"), "accuracy"),
     **dict.fromkeys(("difference", "p", "p-value", "pvalue", "significance", "test"), "compare"),
     **dict.fromkeys(("ensemble", "ensembles"), "dee"),
     **dict.fromkeys(("power", "repeats", "runs", "seeds"), "howmany"),
     **dict.fromkeys(("citations", "cite", "paper"), "methods"),
-    **dict.fromkeys(("hard", "labels", "mislabelled", "noise", "samples"), "points"),
+    **dict.fromkeys((*_HARD, "noise", "samples"), "points"),
     **dict.fromkeys(("rank", "ranking", "ranks"), "standings"),
     **dict.fromkeys(("components", "sd", "std"), "variance"),
 }
@@ -100,6 +101,8 @@ def named(name: str) -> Question:
     """Return a question; raises a UserError for an unknown one."""
     if (meant := _MEANT.get(name.lower())) and name not in known():
         asked = f"{meant}: {known()[meant].asks}"
+        if name.lower() in _HARD:
+            asked += f"\n  those alone: {command('answers', 'DIR', meant, '--kind', 'hard')}"
         raise UserError("no such question", key="QUESTION", value=name, remedy=asked)
     require_one_of(name, known(), "no such question", key="QUESTION")
     return known()[name]
@@ -440,7 +443,12 @@ POINTS = Question(
     f"{_ANSWERS}.points:points",
     tables=("points",),
     figures=("points",),
-    examples=("", "--limit 30 --where \"classifier = 'mlp'\"", "--verdicts --between xgb,mlp"),
+    examples=(
+        "",
+        "--limit 30 --where \"classifier = 'mlp'\"",
+        "--kind hard",
+        "--verdicts --between xgb,mlp",
+    ),
     variants={"verdicts": ("verdicts", "")},
     on_page=True,
 )

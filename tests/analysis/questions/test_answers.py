@@ -17,6 +17,7 @@ from manyseed.analysis.questions.classifiers import block, of_few_runs, spreads
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.intervals import of_variance
+from manyseed.analysis.questions.needed import drawn_too
 from manyseed.analysis.questions.question import WORDS, answers
 from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.questions.standings import (
@@ -343,6 +344,42 @@ def test_the_cell_that_takes_most_seeds_is_named():
     found = r"up to \d+ seeds \(mlp(, relative:0\.5)?\); 0 of 2 cells have enough; lr-sgd not told"
     assert re.search(found, told)
     assert len(told.split()) <= WORDS
+
+
+def test_the_cell_that_takes_most_seeds_is_named_by_its_levels_and_what_it_draws():
+    """It was called "cell 0", though its seeds include another draw of training rows."""
+
+    def sd(dataset, classifier, scheme, fraction):
+        return 0.05 if (classifier, fraction) == ("mlp", 0.25) else 0.01
+
+    tables = planted(2, fractions=(0.25, 1.0), sd=sd)
+    headline = dict(headlines(tables))["enough"]
+    assert re.search(r"up to [\d,]+ seeds \((data-\d\d × )?mlp, train fraction 0\.25\); ", headline)
+    assert len(headline.split()) <= WORDS
+    evidence = said(tables)["enough"]
+    assert re.search(r" in data-\d\d × mlp, train fraction 0\.25, cell \d \(", evidence)
+    drawn = "what varies includes the subsample of training rows, drawn for each run."
+    assert f"In that cell, {drawn}" in evidence
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ({"train_fraction": 1.0}, ""),
+        ({"train_fraction": 0.5, "vary": "init*batch"}, ""),
+        (
+            {"perturb_labels": "flip:0.1", "perturb_continuous": "relative:0.1"},
+            "noise on training data",
+        ),
+        (
+            {"train_fraction": 0.5, "perturb_hparams": "x"},
+            "hparams and the subsample of training rows",
+        ),
+    ],
+)
+def test_what_is_drawn_for_each_run_beside_vary(axes, said):
+    told = f"What varies includes {said}, drawn for each run." if said else ""
+    assert drawn_too({"vary": "init+batch", **axes}) == told
 
 
 def test_runs_beyond_the_fence_of_their_cell_are_counted_and_the_farthest_named():

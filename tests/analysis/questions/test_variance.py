@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -17,8 +18,9 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions.components import covariances, difference_limits
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import PRECISE, fewest_runs, howmany
-from manyseed.analysis.questions.intervals import SEEDS
+from manyseed.analysis.questions.intervals import SEEDS, assumed
 from manyseed.analysis.questions.question import Evidence, answers
+from manyseed.analysis.questions.resolution import largest_sd
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
@@ -30,6 +32,7 @@ from manyseed.analysis.questions.variance import (
     TOGETHER,
     answer,
     variance,
+    without_alike,
 )
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
@@ -50,7 +53,7 @@ RUN = {**TYPES, "run_index": pl.UInt16}
 PAIR = {**TYPES, "run_i": pl.UInt16, "run_j": pl.UInt16}
 
 
-def tables(cells, wrong=None):
+def tables(cells, wrong=None, n_test=1_000_000):
     """Tables of cells: their axes and accuracies (repeat, run), or errors (repeat, run, point)."""
     repeats, runs, pairs = [], [], []
     for cell, (axes, values) in enumerate(cells):
@@ -59,7 +62,7 @@ def tables(cells, wrong=None):
         n_repeats, n_runs = values.shape
         key = {**KEY, **axes, "cell": cell}
         for repeat in range(n_repeats):
-            repeats.append({**key, "repeat_index": repeat, "n_runs": n_runs})
+            repeats.append({**key, "repeat_index": repeat, "n_runs": n_runs, "n_test": n_test})
             runs += [(cell, repeat, run, float(values[repeat, run])) for run in range(n_runs)]
             for i, j in combinations(range(n_runs), 2) if wrong else ():
                 both = float((errors[repeat, i] & errors[repeat, j]).mean())
@@ -70,7 +73,17 @@ def tables(cells, wrong=None):
         pl.DataFrame(runs, schema={**RUN, "accuracy": pl.Float64}, orient="row"),
         pl.DataFrame(pairs, schema=columns, orient="row"),
         pl.DataFrame(repeats).cast(TYPES),
-        pl.DataFrame(),
+        pl.DataFrame(
+            {
+                **KEY,
+                **axes,
+                "cell": cell,
+                "n_runs": runs_of.shape[1],
+                "n_distinct": runs_of.shape[1],
+            }
+            | {"n_identical_repeats": 0, "n_repeats": len(runs_of)}
+            for cell, (axes, runs_of) in enumerate(cells)
+        ).cast({"cell": pl.UInt32}),
     )
 
 
@@ -264,6 +277,57 @@ def test_unequal_variances_are_told():
     assert "intervals for new test sets covered the truth in 75 to 92 %" in sentence(rows[1])
 
 
+def test_test_sets_on_which_nothing_differs_are_counted_not_taken_as_a_small_variance():
+    rng = np.random.default_rng(5)
+    values = 0.8 + 0.01 * rng.normal(size=(5, 10))
+    values[:2] = [[0.7], [0.6 + 0.1 + 1e-16]]
+    row = found(tables([({"vary": "init"}, values)]))[ACCURACY, "init", ALL]
+    assert (row["n_equal"], row["unequal"] < 0.7) == (2, True)
+    assert "on 2 of 5 test sets all runs are equal, and where variances differ so" in sentence(row)
+    assert "logarithm" not in sentence(row)
+    told = assumed([*values], 1)
+    assert "; on 2 of 5 test sets all runs are equal, so new ones may take other" in told
+
+
+@pytest.mark.parametrize("points", [0.0, 0.4])
+def test_runs_below_one_test_point_have_the_limit_of_howmany_and_no_verdict(points):
+    """One rule: variance, answers and howmany say the same of what test sets do not resolve."""
+    n_test = 200
+    rng = np.random.default_rng(5)
+    near, far = points / n_test * rng.normal(size=(5, 10)), 0.01 * rng.normal(size=(5, 10))
+    sets = np.linspace(0.4, 0.9, 5)[:, None]
+    cells = [
+        ({"vary": "init+batch", "dataset": name}, sets + own)
+        for name, own in (("a", near), ("b", far))
+    ]
+    made = tables(cells, n_test=n_test)
+    raw = variance(made).filter(metric=ACCURACY)
+    rows = without_alike(raw, made.repeats, made.cells)
+    assert rows.filter(cell=1).equals(raw.filter(cell=1))
+    of_sets = pl.col("part") == TEST_SET
+    assert rows.filter(of_sets).equals(raw.filter(of_sets))
+    alike = rows.filter(cell=0, part=ALL).row(0, named=True)
+    limit = largest_sd(alike["variance"], 45, 1 / n_test)
+    assert (alike["low"], alike["seeds_low"], alike["seeds_high"]) == (None, None, None)
+    assert alike["high"] == pytest.approx(limit**2)
+    assert f"the sd of further runs is at most {limit:.2g} (95 %" in sentence(alike)
+    assert ("below one test point" in sentence(alike)) == (points > 0)
+    (text,) = said(cells, n_test)
+    of = "2 cells" if points else "1 cell whose runs differ"
+    assert (
+        f"than between seeds in 1 of {of} (whose two intervals do not overlap), such as b" in text
+    )
+
+
+def test_one_model_has_no_limit_as_no_seed_reaches_it():
+    made = tables([({"vary": "init"}, np.full((3, 5), 0.8))], n_test=200)
+    made = replace(
+        made, cells=made.cells.with_columns(n_identical_repeats=3, n_repeats=3, n_distinct=1)
+    )
+    rows = without_alike(variance(made), made.repeats, made.cells)
+    assert rows.filter(part=ALL).select("low", "high").row(0) == (None, None)
+
+
 def test_identical_runs_have_no_interval_and_one_test_set_is_told():
     same = np.full((1, 5), 0.8)
     rows = found(tables([({"vary": "init"}, same)]))
@@ -406,9 +470,9 @@ def test_variance_of_consistency_is_held(repeats, sets):
     assert min(held.values()) >= 0.9, held
 
 
-def said(cells):
+def said(cells, n_test=1_000_000):
     """What is said of the sources of cells."""
-    made = tables(cells)
+    made = tables(cells, n_test=n_test)
     of_cells = made.repeats.select("cell", "dataset", "classifier").unique()
     rows = variance(made).join(of_cells, on="cell")
     return [one.text for one in answer(Evidence(made, rows, rows, Options()))]
@@ -423,7 +487,7 @@ def test_shares_of_variance_are_told_where_they_are_known():
     assert re.search(
         r"\(cell 2; sd 0\.\d{4} to 0\.\d{4}, 95 % for all 2 together; n = 50 runs", text
     )
-    start = "accuracy varies more between test sets than between seeds in 1 of 1 cells (whose two"
+    start = "accuracy varies more between test sets than between seeds in 1 of 1 cell (whose two"
     assert f"{start} intervals do not overlap), such as one × mlp (cell 2): sd 0.0" in text
     assert re.search(r"\d, 95 %; n = 5 test sets\) against 0\.0\d+ \(", text)
     assert said(planted(np.random.default_rng(0), (0.1, 0.1), together=3, repeats=3)) == []

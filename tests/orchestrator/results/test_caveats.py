@@ -236,6 +236,8 @@ def test_accuracies_are_told_beside_the_most_frequent_class(
     )
     assert line.endswith(said)
     assert ("most frequent" in line) is (n == 70)
+    why = inside("answers", sweep.directory, "accuracy", "--why")[1]
+    assert f"The most frequent class has {n / 100:.4f} of the test points." in " ".join(why.split())
 
 
 def test_a_metric_is_proposed_in_a_command_that_one_classifier_is_enough_for(

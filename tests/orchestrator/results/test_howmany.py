@@ -32,7 +32,15 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results.answers.howmany import GroupAnswers, _enough, _headline, reply
+from manyseed.orchestrator.results.answers.comparison import are_sets_the_limit
+from manyseed.orchestrator.results.answers.howmany import (
+    GroupAnswers,
+    _enough,
+    _headline,
+    _of_sets,
+    reply,
+)
+from manyseed.orchestrator.results.answers.lacking import repeats_needed
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.index import JournalFolder
 from manyseed.orchestrator.store.repair import drop
@@ -635,6 +643,54 @@ def test_the_headline_names_what_has_enough_runs(
     if len(groups) == 2:
         groups[1] = replace(groups[1], dataset="two")
         assert _headline(groups).endswith("enough: xgb on one; not told: svm on two.")
+
+
+def test_what_test_sets_limit_is_told_as_compare_does(tmp_path: Path) -> None:
+    """That more seeds do not tell which is better was said by `compare --why` alone."""
+    rng, repeats = np.random.default_rng(0), np.repeat(range(4), 6)
+    y_true = rng.integers(0, 2, (4, 200))
+    rates = {"steady": [0.2] * 4, "moody": [0.15, 0.5, 0.22, 0.35], "bad": [0.6] * 4}
+    of = {}
+    for name, own in rates.items():
+        wrong = rng.random((24, 200)) < np.array(own)[repeats, None]
+        labels = np.where(wrong, 1 - y_true[repeats], y_true[repeats])
+        runs = np.tile(range(6), 4)
+        of[name] = {"labels": labels, "y_true": y_true, "repeat": repeats, "run": runs}
+    sweep = Sweep.from_predictions(of, tmp_path / "s")
+    sweep.analyze(Options(resamples=4), workers=1)
+    (pair,) = [one for one in sweep.compare() if are_sets_the_limit(one)]
+    assert pair.result is not None
+    n = repeats_needed(pair.result, 0.95)
+    limited = {group.cell: group.limited for group in sweep.howmany()}
+    assert limited.pop(pair.a.cell) == ((str(pair.b.axes["classifier"]), n),)
+    assert {*limited.values()} == {()}
+    said = " ".join(inside("howmany", sweep.directory)[1].split())
+    takes = (
+        f"limit which is better of a pair; it takes about {n} repeats (estimates): compare --why."
+    )
+    assert f"Test sets, not seeds, {takes}" in said
+    assert f"about {n} repeats would tell it" in " ".join(
+        inside("compare", sweep.directory, "--why")[1].split()
+    )
+    assert "Test sets, not seeds" not in inside("howmany", sweep.directory, "--by", "dataset")[1]
+
+
+@pytest.mark.parametrize(
+    ("needed", "said"),
+    [
+        ([None], "a pair; 1,000 would not tell them: compare --why."),
+        ([9, 9], "2 pairs; it takes about 9 repeats (estimates): compare --why."),
+        (
+            [9, None, 7],
+            "3 pairs; it takes about 7 to 9 repeats or more (estimates): compare --why.",
+        ),
+    ],
+)
+def test_repeats_of_several_pairs_are_one_clause(needed: list[int | None], said: str) -> None:
+    group = GroupAnswers("a", 0, None, None, "d", "a", {}, 1, (), pl.DataFrame())
+    (told,) = _of_sets([replace(group, limited=tuple(("b", n) for n in needed))])
+    assert told == f"Test sets, not seeds, limit which is better of {said}"
+    assert _of_sets([group]) == []
 
 
 def test_a_precision_may_be_a_percentage(imported: Sweep) -> None:

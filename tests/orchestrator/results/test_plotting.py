@@ -20,6 +20,7 @@ from manyseed.analysis.figures.drawing import find
 from manyseed.analysis.figures.labels import OF, labelled, schemas, table_of
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.answers.compare import compare_cells
+from manyseed.orchestrator.results.answers.comparison import is_alone
 from manyseed.orchestrator.results.figures import save, usual
 from tests.analysis.planted import planted
 from tests.here import Done
@@ -131,11 +132,15 @@ def test_differences_are_judged_as_compare_judges_them(sweep: Sweep) -> None:
             assert row["difference"] == pytest.approx(one.result.difference)
             limits = one.result.sets or one.result.seeds or (None, None)
             assert (row["low"], row["high"]) == pytest.approx(limits)
+            assert row["alone"] == is_alone(one)
         dots = [line for line in plot.figure.axes[0].lines if line.get_marker() == "o"]
         filled = sum(dot.get_markerfacecolor() != "white" for dot in dots)
-        told = plot.data.filter((pl.col("low") > 0) | (pl.col("high") < 0)).height
-        assert (len(dots), filled) == (plot.n, told)
-        assert f"{told} told" in plot.caption
+        told = plot.data.filter((pl.col("low") > 0) | (pl.col("high") < 0))
+        assert (len(dots), filled) == (plot.n, told.height)
+        alone = told.filter("alone").height
+        assert sum(dot.get_fillstyle() == "left" for dot in dots) == alone
+        assert f"{told.height - alone} told{f', {alone} alone' if alone else ''}." in plot.caption
+        assert ("half-filled: alone" in plot.caption) == (alone > 0)
 
 
 def test_differences_of_one_classifier_are_those_of_the_axis_that_differs(sweep: Sweep) -> None:

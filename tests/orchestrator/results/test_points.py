@@ -19,8 +19,11 @@ from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import hardpoints, points
+from manyseed.analysis.questions.comparison import Hanging, hangs
 from manyseed.analysis.questions.hardpoints import by_point
 from manyseed.orchestrator.computing.tables import Analysis
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.answers.comparison import is_alone
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from tests.analysis.documented import documented
@@ -128,6 +131,11 @@ def test_a_verdict_falls_without_its_points(analysed: Sweep) -> None:
     limits = [one.result.sets or one.result.seeds for one in told if one.result]
     beyond = sum(pair is not None and not pair[0] <= 0 <= pair[1] for pair in limits)
     assert len(analysed.answers("verdicts")) == max(beyond, 1)
+    better = [
+        one for one, pair in zip(told, limits, strict=True) if pair and not pair[0] <= 0 <= pair[1]
+    ]
+    alone = [", alone, hangs on" in one.headline for one in analysed.answers("verdicts")]
+    assert sum(alone) == sum(map(is_alone, better))
     for one in found:
         assert " > " in one.headline or one.headline.startswith("No comparison tells")
         assert len(one.headline.split()) <= 20
@@ -135,6 +143,19 @@ def test_a_verdict_falls_without_its_points(analysed: Sweep) -> None:
     code, said = inside("answers", analysed.directory, "points", "--verdicts")
     assert code == 0
     assert all(one.headline in " ".join(said.split()) for one in analysed.answers("verdicts"))
+
+
+@pytest.mark.parametrize("index", [(3, 5), ()])
+def test_a_verdict_that_is_told_alone_is_called_so(index: tuple[int, ...]) -> None:
+    found = Hanging(index, tuple(0.5 for _ in index), 1000, 50)
+    together, by_itself = (hangs(found, "a > b", "d", alone=alone) for alone in (False, True))
+    assert " on d, alone, hangs on " in by_itself.headline
+    assert by_itself.headline.replace(", alone,", "") == together.headline
+    assert by_itself.cannot_tell.startswith(
+        "Alone: told by itself, not for all comparisons together."
+    )
+    assert [row["alone"] for row in by_itself.rows] == [True for _ in index]
+    assert "lone" not in f"{together.headline}{together.evidence}{together.cannot_tell}"
 
 
 def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
@@ -155,6 +176,19 @@ def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
     labels = by_point(sweep.results.scan("points"))
     first = hardpoints.suspects(labels).head(200)
     assert {*rows[wrong].tolist()} <= {*first.filter(wrong_least=1)["index"].to_list()}
+    (hard,) = sweep.answers("points", kind="hard", limit=1000)
+    assert {row["kind"] for row in hard.rows} == {"hard"}
+    assert {row["index"] for row in hard.rows} >= {*rows[wrong].tolist()}
+    (chosen,) = sweep.answers("points", where="wrong >= 0.95", kind="hard", limit=1000)
+    assert (chosen.headline, chosen.rows) == (hard.headline, hard.rows)
+    one = f"index = {rows[wrong[3]]} AND wrong > 0.5"
+    (chosen,) = sweep.answers("points", where=one, kind="hard")
+    assert (chosen.headline, chosen.evidence) == (hard.headline, hard.evidence)
+    assert [row["index"] for row in chosen.rows] == [rows[wrong[3]]]
+    assert chosen.cannot_tell.startswith(f"Of these {len(hard.rows)}, 1 meets the condition. ")
+    with pytest.raises(UserError, match="no such kind of points"):
+        sweep.answers("points", kind="easy")
+    assert sweep.answers("points", kind="sources") == []
     page = sweep.report().read_text()
     assert "best &gt; other hangs on it" in page
 

@@ -417,6 +417,8 @@ def test_the_table_of_questions_is_that_of_the_records() -> None:
 def test_a_question_by_another_name_is_told_what_asks_it():
     with pytest.raises(UserError, match="points: Which test points flip between runs"):
         registry.named("hard")
+    with pytest.raises(UserError, match="manyseed answers DIR points --kind hard"):
+        registry.named("Hard")
     for name, meant in registry._MEANT.items():
         assert meant in registry.known()
         assert name not in registry.known()

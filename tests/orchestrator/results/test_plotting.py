@@ -118,6 +118,41 @@ def test_means_are_those_of_query_with_its_intervals(sweep: Sweep) -> None:
         assert "95 % intervals over seeds and new test sets" in plot.caption
 
 
+def test_rows_of_means_have_their_levels_in_order_and_the_caption_names_the_axes(
+    sweep: Sweep,
+) -> None:
+    """A row of the usual levels had none, and nothing said what the numbers of others were."""
+    (plot,) = sweep.plot.all("means", where="perturb_continuous = 'none'")
+    (axis,) = plot.figure.axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    assert rows == ["lr-sgd · 0.5", "xgb · 0.5", "lr-sgd · 1.0", "xgb · 1.0"]
+    assert "Rows: classifier · training fraction. " in plot.caption
+    (both,) = sweep.plot.all("means")
+    assert "Rows: classifier · training fraction · continuous perturbation. " in both.caption
+    (alone,) = sweep.plot.all("means", where="perturb_continuous = 'none' AND train_fraction = 1")
+    assert "Rows: " not in alone.caption
+
+
+def test_means_say_how_many_of_their_runs_are_copies(sweep: Sweep) -> None:
+    (plot,) = sweep.plot.all("means")
+    copies = int(sweep.results["runs"]["identical"].sum())
+    assert copies > 0
+    assert f"n = {plot.n} runs, {copies} of them identical copies." in plot.caption
+    (none,) = sweep.plot.all("means", where="classifier = 'lr-sgd'")
+    assert "copies" not in none.caption
+
+
+def test_rows_of_differences_have_their_levels_in_order(sweep: Sweep) -> None:
+    (plot,) = sweep.plot.all("differences", where="perturb_continuous = 'none'")
+    (axis,) = plot.figure.axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    assert rows == ["lr-sgd − xgb · 0.5", "lr-sgd − xgb · 1.0"]
+    assert "Rows: classifier · training fraction. " in plot.caption
+    where = "classifier = 'xgb' AND perturb_continuous = 'none'"
+    (plot,) = sweep.plot.all("differences", where=where)
+    assert "Rows: classifier · training fraction. " in plot.caption
+
+
 def test_differences_are_judged_as_compare_judges_them(sweep: Sweep) -> None:
     for kind, metric in (("differences", "accuracy"), ("differences-ece", "ece")):
         (plot,) = sweep.plot.all(kind)

@@ -156,12 +156,12 @@ def means(averages: pl.DataFrame, runs: pl.DataFrame) -> list[Plot]:
             axis.plot([row["mean"]], [place], ls="", ms=4.5, color=colour(index), marker=mark)
         single, n = part["low"].null_count(), int(part["n_runs"].sum())
         lacking = f"; {counted(single, 'mean')} without one" if 0 < single < part.height else ""
-        copies = runs.filter(pl.col("cell").is_in(part["cell"].implode()))["identical"].sum()
+        copies = int(runs.filter(pl.col("cell").is_in(part["cell"].implode()))["identical"].sum())
         found.append(
             Plot(
                 *_named("means", known["metric"][0], len(found)),
                 f"Dots: mean {metric} of each cell, over runs and test sets. {_rows(part)}"
-                f"{_lines(part)}{lacking}. n = {counted(n, 'run')}{copied(copies)}.",
+                f"{lines_in_words(part)}{lacking}. n = {counted(n, 'run')}{copied(copies)}.",
                 n,
                 figure,
                 data=part.drop("row"),
@@ -205,8 +205,8 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
             Plot(
                 *_named("differences", differences["metric"][0], len(found)),
                 f"Dots: mean {metric} of the first minus that of the second, on the test sets that "
-                f"both have. {_rows(part)}{_lines(part)}{thick}. Filled: the interval is on one side of 0, so "
-                "the difference is told; hollow: it is not. "
+                f"both have. {_rows(part)}{lines_in_words(part)}{thick}. Filled: the interval is "
+                "on one side of 0, so the difference is told; hollow: it is not. "
                 f"n = {counted(part.height, 'pair')} of cells, {told:,} told.",
                 part.height,
                 figure,
@@ -237,7 +237,8 @@ def copied(copies: int) -> str:
     return f", {copies:,} of them identical copies" if copies else ""
 
 
-def _lines(part: pl.DataFrame) -> str:
+def lines_in_words(part: pl.DataFrame) -> str:
+    """Say what the intervals of means or differences are over."""
     overs = " or ".join(OVER[over] for over in part["over"].drop_nulls().unique().sort())
     return f"Lines: 95 % intervals over {overs}, each by itself" if overs else "No intervals"
 

@@ -15,6 +15,7 @@ from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FURTHER, OF_METRICS, FigureTables
 from manyseed.analysis.figures.labels import OF, SEPARATOR, described, differing, table_of
+from manyseed.analysis.figures.levels import numeric
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.figures.violins import levels
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
@@ -132,6 +133,7 @@ def usual(paths: SweepPaths) -> pl.DataFrame:
         "accuracy": True,
         "means": True,
         "differences": True,
+        "levels": True,
         "cells": True,
         "overview-accuracy-mean": several["dataset"],
         "mean-ranks": several["dataset"] and several["classifier"],
@@ -271,7 +273,7 @@ def _of_metric(
     schema = results.scan("runs").collect_schema()
     if table_of({**dict.fromkeys(OF, pl.Schema()), "runs": schema}, metric) is None:
         raise _unknown(kind, given.tables)
-    if kind.startswith("means"):
+    if kind.startswith(("means", "levels")):
         return replace(given, averages=_averages(results, given.tables.cells, metric))
     try:
         return replace(given, differences=_differences(paths, given.tables.cells, metric, where))
@@ -410,6 +412,15 @@ def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
         from manyseed.orchestrator.asking.query import how
 
         return how(paths, found.of)
-    return why_not(kind, given) or (
-        "its values are undefined or all 0, or it compares more datasets or runs than there are"
-    )
+    if reason := why_not(kind, given):
+        cells = given.tables.cells
+        shown = [axis for axis in differing(cells) if numeric(cells, axis)][:1]
+        levels_of = {one: levels(cells, one)[0] for one in differing(cells) if one not in shown}
+        if found is None or found.name != "levels" or not shown or not levels_of:
+            return reason
+        one = " AND ".join(
+            f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
+            for axis, level in levels_of.items()
+        )
+        return f'{reason}: --where "{one}"'
+    return "its values are undefined or all 0, or it compares more datasets or runs than there are"

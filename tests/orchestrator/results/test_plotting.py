@@ -142,6 +142,35 @@ def test_means_say_how_many_of_their_runs_are_copies(sweep: Sweep) -> None:
     assert "copies" not in none.caption
 
 
+def test_levels_are_means_of_query_by_a_number(sweep: Sweep) -> None:
+    """A line per classifier by training fraction or noise, which no kind drew."""
+    for where, label, values in (
+        ("perturb_continuous = 'none'", "training fraction", {0.5, 1.0}),
+        ("train_fraction = 1", "continuous perturbation (relative)", {0.0, 0.5}),
+    ):
+        (plot,) = sweep.plot.all("levels", where=where, width="single")
+        assert plot.data is not None
+        means = sweep.plot.all("means", where=where)[0].data
+        assert means is not None
+        same = ["cell", "mean", "low", "high"]
+        assert plot.data.select(same).sort("cell").equals(means.select(same).sort("cell"))
+        assert {*plot.data["level"]} == values
+        (axis,) = plot.figure.axes
+        assert axis.get_xlabel() == label
+        lines = [line for line in axis.lines if line.get_marker() != "None"]
+        assert len(lines) == 2
+        assert len({(line.get_color(), line.get_marker()) for line in lines}) == 2
+        assert plot.figure.get_figwidth() == pytest.approx(89 / 25.4)
+        assert "95 % intervals over seeds and new test sets" in plot.caption
+    one = "classifier = 'xgb' AND perturb_continuous = 'none' AND train_fraction = 1"
+    with pytest.raises(UserError, match="levels are numbers, and cells differ in none"):
+        sweep.plot.all("levels", where=one)
+    code, told = inside("plot", sweep.directory, "levels")
+    assert code == 2
+    said = "levels of training fraction, and cells differ in continuous perturbation too: "
+    assert f"{said}--where \"perturb_continuous = 'none'\"" in told
+
+
 def test_rows_of_differences_have_their_levels_in_order(sweep: Sweep) -> None:
     (plot,) = sweep.plot.all("differences", where="perturb_continuous = 'none'")
     (axis,) = plot.figure.axes

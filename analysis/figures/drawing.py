@@ -18,7 +18,7 @@ import polars as pl
 from polars import selectors
 
 from manyseed.analysis import Refused
-from manyseed.analysis.figures import labels
+from manyseed.analysis.figures import labels, levels
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.epochs import of_several_sources
 from manyseed.analysis.figures.kind import OF_METRICS, FigureTables, Kind, all_kinds
@@ -169,6 +169,8 @@ def _nothing_to_compare(kind: str, given: FigureTables) -> str:
     cells = given.tables.cells
     if kind == "differences" and not apart(cells):
         return "it compares cells of a dataset, and each dataset has only one"
+    if kind == "levels":
+        return levels.why_not(cells)
     by_dataset = kind.startswith("overview-") or kind == "mean-ranks"
     if by_dataset and cells["dataset"].n_unique() < 2:
         return "it compares datasets, and there is only one"

@@ -87,7 +87,7 @@ class FigureTables:
         return getattr(self, name)
 
 
-OF_METRICS = ("means", "differences")
+OF_METRICS = ("means", "differences", "levels")
 """Kinds that show accuracy, or the metric of runs that follows the name: means-ece."""
 OF_EVERY_EPOCH = {f"every_{name}": name for name in OF_ANALYSIS}
 FURTHER = tuple(one.name for one in fields(FigureTables) if str(one.type) == "pl.DataFrame | None")

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
@@ -135,11 +136,11 @@ OVER = {"test sets": "seeds and new test sets of these data", "seeds": "seeds, o
     "mean accuracy of each cell with its 95 % interval; means-ece: of another metric of runs",
     chapter="overview",
 )
-def means(averages: pl.DataFrame) -> list[Plot]:
+def means(averages: pl.DataFrame, runs: pl.DataFrame) -> list[Plot]:
     """Draw the mean of a metric in each cell with its interval, a panel per dataset.
 
-    `averages`: one row per cell, with the columns dataset, classifier, metric, mean, low, high,
-    over, n_runs and row, its label within the dataset.
+    `averages`: one row per cell, with the columns cell, dataset, classifier, those of axes in which
+    cells differ, metric, mean, low, high, over, n_runs and row, its label within the dataset.
     """
     known = averages.filter(pl.col("mean").is_not_null()) if averages.width else averages
     if known.is_empty():
@@ -155,11 +156,12 @@ def means(averages: pl.DataFrame) -> list[Plot]:
             axis.plot([row["mean"]], [place], ls="", ms=4.5, color=colour(index), marker=mark)
         single, n = part["low"].null_count(), int(part["n_runs"].sum())
         lacking = f"; {counted(single, 'mean')} without one" if 0 < single < part.height else ""
+        copies = int(runs.filter(pl.col("cell").is_in(part["cell"].implode()))["identical"].sum())
         found.append(
             Plot(
                 *_named("means", known["metric"][0], len(found)),
-                f"Dots: mean {metric} of each cell, over runs and test sets. {_lines(part)}"
-                f"{lacking}. n = {counted(n, 'run')}.",
+                f"Dots: mean {metric} of each cell, over runs and test sets. {_rows(part)}"
+                f"{lines_in_words(part)}{lacking}. n = {counted(n, 'run')}{copied(copies)}.",
                 n,
                 figure,
                 data=part.drop("row"),
@@ -208,9 +210,9 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
             Plot(
                 *_named("differences", differences["metric"][0], len(found)),
                 f"Dots: mean {metric} of the first minus that of the second, on the test sets that "
-                f"both have. {_lines(part)}{thick}. Filled: the interval is on one side of 0, so "
-                f"the difference is told; {halves * bool(alone)}hollow: it is not. "
-                f"n = {counted(part.height, 'pair')} of cells, {told.height - alone:,} told"
+                f"both have. {_rows(part)}{lines_in_words(part)}{thick}. Filled: the interval is "
+                f"on one side of 0, so the difference is told; {halves * bool(alone)}hollow: it is "
+                f"not. n = {counted(part.height, 'pair')} of cells, {told.height - alone:,} told"
                 f"{f', {alone:,} alone' if alone else ''}.",
                 part.height,
                 figure,
@@ -228,7 +230,21 @@ def _named(name: str, metric: str, before: int) -> tuple[str, str]:
     return f"{name}-{metric.replace('_', '-')}{number}", title
 
 
-def _lines(part: pl.DataFrame) -> str:
+def _rows(part: pl.DataFrame) -> str:
+    """Name the axes whose levels are in the labels of rows; empty without any."""
+    by = part["by"][0] if "by" in part.columns else "classifier"
+    known = [by, *(axis for axis in AXES if axis in part.columns and axis not in ("dataset", by))]
+    known = [*dict.fromkeys(["classifier", *known])]
+    return f"Rows: {SEPARATOR.join(map(labelled, known))}. " if len(known) > 1 else ""
+
+
+def copied(copies: int) -> str:
+    """Say how many runs that count are identical copies, which a mean over test sets bears."""
+    return f", {copies:,} of them identical copies" if copies else ""
+
+
+def lines_in_words(part: pl.DataFrame) -> str:
+    """Say what the intervals of means or differences are over."""
     overs = " or ".join(OVER[over] for over in part["over"].drop_nulls().unique().sort())
     return f"Lines: 95 % intervals over {overs}, each by itself" if overs else "No intervals"
 

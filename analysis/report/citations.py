@@ -16,6 +16,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.labels import labelled
+from manyseed.analysis.questions.effects import references
 from manyseed.analysis.questions.usual import models
 
 
@@ -150,12 +151,19 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
             "alone does not hold for all pairs of the table together (Bonferroni's correction "
             "[@dunn1961])."
         )
-    changed = [axis for axis in AXES[2:] if cells[axis].n_unique() > 1]
+    levels = {axis: cells[axis].cast(pl.String).unique() for axis in AXES[2:]}
+    usual = {
+        axis: level
+        for axis, level in references(cells).items()
+        if len(levels[axis]) > 1 and level in levels[axis]
+    }
+    changed = [axis for axis in AXES[2:] if axis in usual]
     if changed and "effects" in has:
         yield (
             f"Effects of {listed([labelled(one) for one in changed])} are differences from the "
-            f"reference level, paired by test set{'' if sets > 1 else ' and run'}, with t tests "
-            f"over {'test sets' if sets > 1 else 'seeds'}; p values are corrected for the number "
+            f"reference level ({listed([usual[one] for one in changed])}), paired by test "
+            f"set{'' if sets > 1 else ' and run'}, with t tests over "
+            f"{'test sets' if sets > 1 else 'seeds'}; p values are corrected for the number "
             "of comparisons of a metric (Holm's method [@holm1979])."
         )
 

@@ -10,6 +10,7 @@ from manyseed.jobs.classifiers.registry import (
     fit,
     fit_of,
     fit_stack,
+    idle,
     imports,
     is_known,
     is_own,

@@ -25,7 +25,7 @@ from manyseed.jobs.classifiers.record import (
     epochs_of,
 )
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams import Hparam, Value, grid
+from manyseed.jobs.hparams import Hparam, Value, grid, unmoved
 from manyseed.jobs.images import augmentation
 from manyseed.jobs.run import Cell, Generators, MachineError, Prediction, TrainingSet, prediction
 from manyseed.jobs.training.handling import (
@@ -227,6 +227,28 @@ def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hpa
 
         return whole_space(canonical, anchors)
     return CLASSIFIERS[canonical["name"]].space
+
+
+def idle(
+    canonical: Mapping[str, Any], anchors: Mapping[str, Any], scheme: str = "none"
+) -> frozenset[str]:
+    """Return the hparams without effect at these anchors, nor where a scheme moves them.
+
+    None of a classifier that this version does not know.
+    """
+    if _record(canonical) is None:
+        return frozenset()
+    known = space(canonical, anchors)
+    fixed = unmoved(known, anchors, scheme)
+    found = {
+        one.name
+        for one in known
+        if one.when and one.when.hparam in fixed and anchors[one.when.hparam] not in one.when.values
+    }
+    if not is_own(canonical) and canonical.get("schedule") == "optimal":
+        # scikit-learn's learning rate 1 / (alpha (t0 + t)), with a penalty or none
+        found = found - {"alpha"} | {"eta0"}
+    return frozenset(found)
 
 
 def fit_of(canonical: Mapping[str, Any]) -> object:

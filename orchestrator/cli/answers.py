@@ -37,7 +37,15 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
-from manyseed.orchestrator.cli.columns import ENDS, only, telling_apart, told_of_pairs, with_sides
+from manyseed.orchestrator.cli.columns import (
+    ENDS,
+    OF_EFFECTS,
+    OF_PAIRS,
+    only,
+    telling_apart,
+    told_of_pairs,
+    with_sides,
+)
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -283,8 +291,6 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     return run
 
 
-_COMPARED = ("dataset", "with", "a", "b", "mean_a", "mean_b", "low", "high", "verdict")
-"""Columns of a comparison that a paper has where the better side is bold."""
 _PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
@@ -426,7 +432,9 @@ def _asked(
         if not paper.bold:
             rows = formats.of_table(found)
         elif {"mean_a", "mean_b"} <= {*rows.columns}:
-            paper = replace(paper, columns=[one for one in _COMPARED if one in rows.columns])
+            paper = replace(paper, columns=[one for one in OF_PAIRS if one in rows.columns])
+    elif form in formats.IN_WORDS and not paper.columns and question.name == "effects":
+        paper = replace(paper, columns=[one for one in OF_EFFECTS if one in rows.columns])
     more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
         if column in AXES and column not in rows.columns and "with" in rows.columns:

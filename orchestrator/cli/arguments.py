@@ -377,7 +377,13 @@ Caption = Annotated[
 ]
 Label = Annotated[str | None, optional("tab:NAME", "Its label.", "--label", default=...)]
 Bold = Annotated[
-    str | None, optional("best", "Best values in bold, per dataset.", "--bold", default=...)
+    str | None,
+    optional(
+        "best[:COLUMN,…]",
+        "Best values in bold, per dataset, or per group of these columns.",
+        "--bold",
+        default=...,
+    ),
 ]
 OwnMetrics = Annotated[
     list[str] | None,

@@ -101,6 +101,16 @@ def families(names: Sequence[str]) -> Iterator[str]:
         yield f"NAME{', NAME'.join(_OF)}: {told} {described[0]}"
 
 
+OF_PAIRS = (
+    *("dataset", "with", "a", "b", "mean_a", "mean_b"),
+    *("difference", "low", "high", "verdict"),
+)
+"""Columns of a comparison that a paper has where the better side is bold."""
+OF_EFFECTS = (
+    *("classifier", "metric", "axis", "level"),
+    *("difference", "low", "high", "p_holm"),
+)
+"""Columns of effects that a paper has."""
 ENDS = ("low", "high")
 """How columns of intervals end; notes on intervals are for tables with such."""
 _TOLD_OF = re.compile(r".*_[ab]|difference|better|(.*_)?(verdict|low|high)")
@@ -122,6 +132,8 @@ def told_of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
     """Return what the columns of comparisons are: what intervals are over, and of which side."""
     is_limited = any(name.endswith((*ENDS, "verdict")) for name in columns)
     told = [*found.below[: 1 if is_limited else 0]]
+    if told and not any(name.endswith("verdict") for name in columns):
+        told = [re.split(r" (?=For (?:all|the) [\d,]+ )", told[0])[0]]
     if "better" in columns:
         told += found.below[1:2]
     if {"difference", *ENDS} & {*columns}:

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import EQUAL
+from manyseed.orchestrator.cli.bold import SIDES, best_of
 from manyseed.orchestrator.cli.columns import sides_named
+from manyseed.orchestrator.cli.decimals import Limits, decimals, of_ends, with_places
 from manyseed.orchestrator.cli.escaping import (
     Places,
     Rows,
@@ -106,14 +109,16 @@ class Paper:
     """What a table for a paper has beside its rows: its caption, label, and what is bold in it.
 
     `columns`: those that are shown, in this order, after those that name the rows; empty for all.
-    `named`: whether heads are names that the user gave, so that they stay as they are. `alike`: of
-    rows that are means, a key for each, equal for means over like cells; empty for other rows.
+    `within`: columns in whose groups the best is bold; empty for data sets. `named`: whether heads
+    are names that the user gave, so that they stay as they are. `alike`: of rows that are means, a
+    key for each, equal for means over like cells; empty for other rows.
     """
 
     caption: str = ""
     label: str = ""
     bold: str = ""
     columns: Sequence[str] = ()
+    within: Sequence[str] = ()
     named: bool = False
     alike: Sequence[Hashable] = ()
 
@@ -126,8 +131,9 @@ def for_paper(form: str, caption: str | None, label: str | None, bold: str | Non
             raise UserError(
                 f"the format {form} has no place for it", key=key, value=value, remedy=remedy
             )
+    best, colon, within = (bold or "").partition(":")
     if bold is not None:
-        require_one_of(bold, ("best",), "unknown choice", key="--bold")
+        require_one_of(best, ("best",), "unknown choice", key="--bold")
     if label is not None and not caption:
         raise UserError(
             "a label refers to a caption", key="--label", value=label, remedy="--caption"
@@ -135,7 +141,11 @@ def for_paper(form: str, caption: str | None, label: str | None, bold: str | Non
     if label is not None and not re.fullmatch(r"[\w:.+/-]+", label):
         remedy = "letters, digits and : . + / - _, such as tab:accuracy"
         raise UserError("not a label", key="--label", value=label, remedy=remedy)
-    return Paper(caption or "", label or "", bold or "")
+    columns = tuple(one.strip() for one in within.split(",") if one.strip())
+    if colon and not columns:
+        remedy = "--bold best:dataset,train_fraction; or --bold best"
+        raise UserError("names no columns", key="--bold", value=bold, remedy=remedy)
+    return Paper(caption or "", label or "", best, within=columns)
 
 
 def in_format(
@@ -161,7 +171,9 @@ def in_format(
         columns, rows, remarks = in_cells(frame)
         return _text(columns, rows, [*remarks, *notes]).encode()
     columns, rows, remarks = in_cells(ordered(frame, paper.columns), aligned=True)
-    best, told = _best(frame, columns, paper.alike) if paper.bold else (set(), [])
+    best, told = set[tuple[int, int]](), list[str]()
+    if paper.bold:
+        best, told = best_of(frame, columns, paper.within, paper.alike)
     if not paper.named:
         heads, rows = _in_words(columns, rows)
         columns, rows = sides_named(frame, columns, heads, rows)
@@ -213,7 +225,7 @@ def _in_words(columns: Sequence[str], rows: Rows) -> tuple[list[str], list[list[
 
     named = [name in ("metric", "axis") for name in columns]
     short = [_without_sources([row[at] for row in rows]) for at in range(len(columns))]
-    return [name.upper() if name in _SIDES[1] else labelled(name) for name in columns], [
+    return [name.upper() if name in SIDES else labelled(name) for name in columns], [
         [
             labelled(cell) if is_name and isinstance(cell, str) else of.get(cell, cell)
             for cell, is_name, of in zip(row, named, short, strict=True)
@@ -232,63 +244,6 @@ def _without_sources(cells: Sequence[object]) -> dict[object, object]:
         text: _SOURCE.sub("", text) for text in texts if _SOURCE.match(text)
     }
     return short if len({short.get(text, text) for text in texts}) == len(texts) else {}
-
-
-def _best(
-    frame: pl.DataFrame, columns: Sequence[str], alike: Sequence[Hashable] = ()
-) -> tuple[Places, list[str]]:
-    """Return the row and column of each best value, and what it is the best of.
-
-    A metric's best is that of its dataset, ties as they are shown; a spread or range is not better
-    or worse, and never bold, nor are means if some are over other cells (`Paper.alike`). Of a
-    comparison, the side that is told to be better is bold.
-    """
-    from manyseed.analysis.metrics.metric import better
-
-    blocks: dict[tuple[object, ...], list[int]] = {}
-    apart = [name for name in ("sweep", "cells", "dataset") if name in frame.columns]
-    for number, key in enumerate(frame.select(apart).iter_rows() if apart else [()] * len(frame)):
-        blocks.setdefault(key, []).append(number)
-    compared = [rows for rows in blocks.values() if len({alike[row] for row in rows if alike}) < 2]
-    judged = {
-        name: way
-        for name in columns
-        if (way := better(name)) and "_range" not in name and frame[name].dtype.is_float()
-    }
-    found: Places = set()
-    for name, way in judged.items():
-        values = frame[name]
-        for block in compared:
-            known = [row for row in block if values[row] is not None and math.isfinite(values[row])]
-            if len(known) > 1:
-                best = (max if way == "more" else min)(values[row] for row in known)
-                at = columns.index(name)
-                found |= {(row, at) for row in known if shown(values[row]) == shown(best)}
-    is_compared = "verdict" in frame.columns
-    both = [pair for pair in _SIDES if {*pair} <= {*columns}]
-    if both and is_compared:
-        sides = [columns.index(name) for name in both[0]]
-        of = {"a better": sides[0], "b better": sides[1]}
-        found |= {(row, of[said]) for row, said in enumerate(frame["verdict"]) if said in of}
-    elif not judged:
-        remedy = "ask for metrics, such as accuracy_mean or ece_mean"
-        remedy = "add mean_a,mean_b to --columns, or a,b" if is_compared else remedy
-        raise UserError(
-            "no column is known to be better high or low", key="--bold", value="best", remedy=remedy
-        )
-    within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
-    if not judged:
-        return found, ["Bold: the better side, where that is told."]
-    told = f"Bold: only the best number{within}, not what is told to be better: see compare."
-    if len(compared) < len(blocks):
-        where = f", {apart[-1]} by {apart[-1]}," if within else ""
-        nothing = f"where rows{where} are means over unlike cells, nothing is bold."
-        told = f"{told[:-1]}; {nothing}" if found else f"{nothing[0].upper()}{nothing[1:]}"
-    return found, [told]
-
-
-_SIDES = (("mean_a", "mean_b"), ("a", "b"))
-"""Columns of the two sides of a comparison, of which one is bold."""
 
 
 def of_table(found: Reply) -> pl.DataFrame:
@@ -416,8 +371,12 @@ def in_cells(
             told = [_seen(one) for one in frame[name]]
             is_still |= _NONE in told
         own = limits.get(name, [(None, None)] * len(values))
-        if aligned and (places := _decimals(values, own)) is not None:
-            values = [_with_places(one, places) for one in values]
+        if name in AXES:
+            values = [str(one) if isinstance(one, float) else one for one in values]
+        elif aligned:
+            beside = of_ends(frame, name)
+            places = decimals(*(beside or (values, own)), of_ends=beside is not None)
+            values = with_places(values, places)
         if name in limits:
             both = list(zip(values, limits[name], strict=True))
             around = all(_is_around(*one) for one, text in zip(both, told, strict=True) if not text)
@@ -441,7 +400,6 @@ def in_cells(
 _NUMBERED = "index row cell cell_a cell_b repeat_index run_index run_i run_j"
 _PLACES = _NUMBERED.split()
 """Columns of numbers that count nothing, and so have no commas."""
-_Limits = tuple[float | None, float | None]
 LEVELS = ("alpha_hat", "alpha_hat_mean")
 """Columns of α̂ that say nothing below their resolution δ."""
 LARGEST = ("alpha_hat_max", "largest")
@@ -471,33 +429,6 @@ def bounded(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-_MOST_DECIMALS = 6
-
-
-def _decimals(values: Sequence[object], limits: Sequence[_Limits]) -> int | None:
-    """Return with how many decimals the smallest number of a column keeps two digits.
-
-    None where the usual ones do, or where no reasonable number of them does.
-    """
-    sizes = []
-    for value, (low, high) in zip(values, limits, strict=True):
-        half = (high - low) / 2 if low is not None and high is not None else None
-        sizes += [abs(one) for one in (value, half) if isinstance(one, float) and one]
-    sizes = [one for one in sizes if math.isfinite(one) and one > _ROUNDING]
-    if not sizes or min(sizes) >= _SMALL or max(sizes) >= 1 / _SMALL:
-        return None
-    places = 1 - math.floor(math.log10(min(sizes)))
-    return places if places <= _MOST_DECIMALS else None
-
-
-_SMALL = 0.001  # below it, `shown` writes two digits
-_ROUNDING = 1e-15  # a zero that was computed
-
-
-def _with_places(value: object, places: int) -> object:
-    return Decimals(value, places) if isinstance(value, float) else value
-
-
 _NONE = Numeral("0")
 
 
@@ -508,7 +439,7 @@ def _seen(spread: float | None) -> str | Numeral:
     return _NONE if abs(spread) < EQUAL else f"< {shown(LEAST)}"
 
 
-def _is_around(mean: Any, limits: _Limits) -> bool:
+def _is_around(mean: Any, limits: Limits) -> bool:
     """Return whether a mean is in the middle of its interval, if it has one."""
     low, high = limits
     if mean is None or low is None or high is None:
@@ -517,7 +448,7 @@ def _is_around(mean: Any, limits: _Limits) -> bool:
     return bool(abs(low + half - mean) <= 1e-6 * half)
 
 
-def _with_limits(mean: Any, limits: _Limits, *, around: bool) -> object:
+def _with_limits(mean: Any, limits: Limits, *, around: bool) -> object:
     low, high = limits
     if mean is None or low is None or high is None:
         return mean

@@ -15,12 +15,13 @@ from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FURTHER, OF_METRICS, FigureTables
 from manyseed.analysis.figures.labels import OF, SEPARATOR, described, differing, table_of
+from manyseed.analysis.figures.levels import numeric
 from manyseed.analysis.figures.style import Plot, drawn_wide
+from manyseed.analysis.figures.violins import levels
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
 from manyseed.jobs.checks import parsed
 from manyseed.orchestrator.asking.query import listed
 from manyseed.orchestrator.calls import checked, from_python, further
-from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
     Results,
@@ -133,6 +134,7 @@ def usual(paths: SweepPaths) -> pl.DataFrame:
         "accuracy": True,
         "means": True,
         "differences": True,
+        "levels": True,
         "cells": True,
         "overview-accuracy-mean": several["dataset"],
         "mean-ranks": several["dataset"] and several["classifier"],
@@ -272,7 +274,7 @@ def _of_metric(
     schema = results.scan("runs").collect_schema()
     if table_of({**dict.fromkeys(OF, pl.Schema()), "runs": schema}, metric) is None:
         raise _unknown(kind, given.tables)
-    if kind.startswith("means"):
+    if kind.startswith(("means", "levels")):
         return replace(given, averages=_averages(results, given.tables.cells, metric))
     try:
         return replace(given, differences=_differences(paths, given.tables.cells, metric, where))
@@ -295,23 +297,32 @@ def _averages(results: Results, cells: pl.DataFrame, metric: str) -> pl.DataFram
         pl.col("over").cast(pl.String),
         pl.col("n").alias("n_runs"),
     )
+    apart = differing(cells)
     own = cells.unique("cell").with_columns(pl.col("dataset", "classifier").cast(pl.String))
-    apart = differing(own)
-    levels = {
-        row["cell"]: SEPARATOR.join(unusual({axis: row[axis] for axis in apart}))
-        for row in own.iter_rows(named=True)
-    }
-    own = own.with_columns(pl.col("cell").replace_strict(levels, return_dtype=pl.String).alias("_"))
-    if own.select("dataset", "classifier", "_").n_unique() < own.height:  # levels of several axes
-        own = own.drop("_").join(described(own).rename({"_of": "_"}), on="cell")
-    parts = pl.concat_list("classifier", "_").list.eval(pl.element().filter(pl.element() != ""))
-    first = pl.col("cell").min().over("_")
+    named = own.join(described(own), on="cell")
+    parts = pl.concat_list("classifier", "_of").list.eval(pl.element().filter(pl.element() != ""))
+    named = named.with_columns(row=parts.list.join(SEPARATOR)).sort("classifier", "cell")
     return (
-        own.with_columns(row=parts.list.join(SEPARATOR))
-        .sort(pl.col("_") != "", first, "classifier", "cell")
+        _in_order(named, own, apart)
         .select("cell", "dataset", "classifier", *apart, "row")
         .join(found, on="cell", how="left", maintain_order="left")
     )
+
+
+def _in_order(table: pl.DataFrame, cells: pl.DataFrame, axes: Sequence[str]) -> pl.DataFrame:
+    """Sort rows by their levels of these axes: by number, or in the order of the cells."""
+    places = [
+        pl.col(axis)
+        if cells.schema[axis].is_numeric()
+        else pl.col(axis)
+        .cast(pl.String)
+        .replace_strict(
+            [str(one) for one in of], range(len(of)), default=None, return_dtype=pl.Int64
+        )
+        for axis in axes
+        if axis in table.columns and (of := levels(cells, axis))
+    ]
+    return table.sort(*places, maintain_order=True) if places else table
 
 
 def _differences(
@@ -325,6 +336,7 @@ def _differences(
     if not by:
         return pl.DataFrame()
     rows: list[dict[str, Any]] = []
+    others = [axis for axis in differing(cells) if axis != by]
     for one in compare_cells(paths, by=by, where=where, metric=metric):
         if (found := one.result) is None:
             continue
@@ -333,6 +345,7 @@ def _differences(
         low, high = judged(one) or (None, None)
         seeds_low, seeds_high = found.seeds or (None, None)
         first = [str(axes["classifier"])] if "classifier" in axes else []
+        apart = {axis: axes[axis] for axis in others if axes.get(axis) is not None}
         rows.append(
             {
                 "dataset": str(one.same.get("dataset")),
@@ -349,12 +362,14 @@ def _differences(
                 "over": None if low is None else "test sets" if found.sets else "seeds",
                 "seeds_low": seeds_low,
                 "seeds_high": seeds_high,
-                "row": SEPARATOR.join([*first, f"{a} − {b}", *unusual(axes)]),
+                "row": SEPARATOR.join(
+                    [*first, f"{a} − {b}", *(str(level) for level in apart.values())]
+                ),
+                **apart,
             }
         )
     floats = ("low", "high", "seeds_low", "seeds_high")
-    rows.sort(key=lambda row: row["row"].count(SEPARATOR))  # the usual cells first
-    table = pl.DataFrame(rows, infer_schema_length=None)
+    table = _in_order(pl.DataFrame(rows, infer_schema_length=None), cells, others)
     return table.with_columns(pl.col(*floats).cast(pl.Float64), pl.col("over").cast(pl.String))
 
 
@@ -399,6 +414,15 @@ def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
         from manyseed.orchestrator.asking.query import how
 
         return how(paths, found.of)
-    return why_not(kind, given) or (
-        "its values are undefined or all 0, or it compares more datasets or runs than there are"
-    )
+    if reason := why_not(kind, given):
+        cells = given.tables.cells
+        shown = [axis for axis in differing(cells) if numeric(cells, axis)][:1]
+        levels_of = {one: levels(cells, one)[0] for one in differing(cells) if one not in shown}
+        if found is None or found.name != "levels" or not shown or not levels_of:
+            return reason
+        one = " AND ".join(
+            f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
+            for axis, level in levels_of.items()
+        )
+        return f'{reason}: --where "{one}"'
+    return "its values are undefined or all 0, or it compares more datasets or runs than there are"

@@ -246,7 +246,10 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
         cells=cells.select("cell", *AXES, "repeats", "runs"),
         counts=counts,
         datasets=_datasets(paths, dict(zip(cells["dataset"], descriptions, strict=True))),
-        descriptions=descriptions,
+        descriptions=[
+            _acting(one, scheme)
+            for one, scheme in zip(descriptions, cells["perturb_hparams"], strict=True)
+        ],
         imported=plan.is_imported,
         versions={name: list(of) for name, of in versions.items()},
         libraries=_imported(paths, codes),
@@ -254,6 +257,18 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
         **_analysed(paths, metric),
     )
     return [*worded(found)]
+
+
+def _acting(description: dict[str, Any], scheme: str) -> dict[str, Any]:
+    """Return a cell's description without hparams that have no effect under the others' values."""
+    from manyseed.jobs.classifiers import idle
+
+    classifier, hparams = description.get("classifier", {}), description.get("hparams", {})
+    if not hparams:
+        return description
+    unused = idle(classifier, hparams, scheme)
+    kept = {name: value for name, value in hparams.items() if name not in unused}
+    return {**description, "hparams": kept}
 
 
 DIGEST = "sha256:"

@@ -119,6 +119,70 @@ def test_means_are_those_of_query_with_its_intervals(sweep: Sweep) -> None:
         assert "95 % intervals over seeds and new test sets" in plot.caption
 
 
+def test_rows_of_means_have_their_levels_in_order_and_the_caption_names_the_axes(
+    sweep: Sweep,
+) -> None:
+    """A row of the usual levels had none, and nothing said what the numbers of others were."""
+    (plot,) = sweep.plot.all("means", where="perturb_continuous = 'none'")
+    (axis,) = plot.figure.axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    assert rows == ["lr-sgd · 0.5", "xgb · 0.5", "lr-sgd · 1.0", "xgb · 1.0"]
+    assert "Rows: classifier · training fraction. " in plot.caption
+    (both,) = sweep.plot.all("means")
+    assert "Rows: classifier · training fraction · continuous perturbation. " in both.caption
+    (alone,) = sweep.plot.all("means", where="perturb_continuous = 'none' AND train_fraction = 1")
+    assert "Rows: " not in alone.caption
+
+
+def test_means_say_how_many_of_their_runs_are_copies(sweep: Sweep) -> None:
+    (plot,) = sweep.plot.all("means")
+    copies = int(sweep.results["runs"]["identical"].sum())
+    assert copies > 0
+    assert f"n = {plot.n} runs, {copies} of them identical copies." in plot.caption
+    (none,) = sweep.plot.all("means", where="classifier = 'lr-sgd'")
+    assert "copies" not in none.caption
+
+
+def test_levels_are_means_of_query_by_a_number(sweep: Sweep) -> None:
+    """A line per classifier by training fraction or noise, which no kind drew."""
+    for where, label, values in (
+        ("perturb_continuous = 'none'", "training fraction", {0.5, 1.0}),
+        ("train_fraction = 1", "continuous perturbation (relative)", {0.0, 0.5}),
+    ):
+        (plot,) = sweep.plot.all("levels", where=where, width="single")
+        assert plot.data is not None
+        means = sweep.plot.all("means", where=where)[0].data
+        assert means is not None
+        same = ["cell", "mean", "low", "high"]
+        assert plot.data.select(same).sort("cell").equals(means.select(same).sort("cell"))
+        assert {*plot.data["level"]} == values
+        (axis,) = plot.figure.axes
+        assert axis.get_xlabel() == label
+        lines = [line for line in axis.lines if line.get_marker() != "None"]
+        assert len(lines) == 2
+        assert len({(line.get_color(), line.get_marker()) for line in lines}) == 2
+        assert plot.figure.get_figwidth() == pytest.approx(89 / 25.4)
+        assert "95 % intervals over seeds and new test sets" in plot.caption
+    one = "classifier = 'xgb' AND perturb_continuous = 'none' AND train_fraction = 1"
+    with pytest.raises(UserError, match="levels are numbers, and cells differ in none"):
+        sweep.plot.all("levels", where=one)
+    code, told = inside("plot", sweep.directory, "levels")
+    assert code == 2
+    said = "levels of training fraction, and cells differ in continuous perturbation too: "
+    assert f"{said}--where \"perturb_continuous = 'none'\"" in told
+
+
+def test_rows_of_differences_have_their_levels_in_order(sweep: Sweep) -> None:
+    (plot,) = sweep.plot.all("differences", where="perturb_continuous = 'none'")
+    (axis,) = plot.figure.axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    assert rows == ["lr-sgd − xgb · 0.5", "lr-sgd − xgb · 1.0"]
+    assert "Rows: classifier · training fraction. " in plot.caption
+    where = "classifier = 'xgb' AND perturb_continuous = 'none'"
+    (plot,) = sweep.plot.all("differences", where=where)
+    assert "Rows: classifier · training fraction. " in plot.caption
+
+
 def test_differences_are_judged_as_compare_judges_them(sweep: Sweep) -> None:
     for kind, metric in (("differences", "accuracy"), ("differences-ece", "ece")):
         (plot,) = sweep.plot.all(kind)

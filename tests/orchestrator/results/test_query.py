@@ -872,6 +872,58 @@ def test_rows_of_one_dataset_stand_together():
     assert _side_by_side(sweeps, ["dataset"])["n"].to_list() == [0, 2, 1]
 
 
+def test_a_difference_and_its_interval_have_the_same_decimals() -> None:
+    """An end near 0 had a decimal more than the other."""
+    frame = pl.DataFrame(
+        {
+            "difference": [0.0251, 0.048],
+            "low": [-0.00065, 0.0281],
+            "high": [0.0508, 0.0679],
+            "x_low": [0.00004, 0.1],
+            "x_high": [0.1, 0.2],
+        }
+    )
+    lines = formats.in_format(frame, "markdown", {}, []).decode().splitlines()
+    assert lines[2:] == [
+        "| 0.0251 | -0.0006 | 0.0508 | 0.00004 | 0.10000 |",
+        "| 0.0480 | 0.0281 | 0.0679 | 0.10000 | 0.20000 |",
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex"])
+def test_levels_are_printed_as_they_were_written(form: str) -> None:
+    frame = pl.DataFrame({"train_fraction": [0.25, 1.0], "accuracy_mean": [0.5, 0.25]})
+    text = formats.in_format(frame, form, {}, []).decode()
+    assert "0.2500" in text, "a mean"
+    assert text.count("0.25") == 2
+    assert "1.0000" not in text
+    assert form != "latex" or r"\begin{tabular}{rr}" in text
+
+
+def test_the_best_of_each_group_of_columns_is_bold() -> None:
+    frame = pl.DataFrame(
+        {
+            "dataset": ["a"] * 4,
+            "train_fraction": [0.5, 0.5, 1.0, 1.0],
+            "classifier": ["c", "d"] * 2,
+            "accuracy_mean": [0.5, 0.6, 0.8, 0.7],
+        }
+    )
+    paper = formats.for_paper("markdown", None, None, "best:dataset,train_fraction")
+    text = formats.in_format(frame, "markdown", {}, [], paper).decode()
+    assert re.findall(r"\*\*(.*?)\*\*", text) == ["0.6000", "0.8000"]
+    assert "Bold: only the best number of each dataset and training fraction, not what" in text
+    usual = formats.for_paper("markdown", None, None, "best")
+    text = formats.in_format(frame, "markdown", {}, [], usual).decode()
+    assert re.findall(r"\*\*(.*?)\*\*", text) == ["0.8000"]
+    for wrong, said in (("best:", "names no columns"), ("worst:a", "unknown choice")):
+        with pytest.raises(UserError, match=said):
+            formats.for_paper("markdown", None, None, wrong)
+    unknown = formats.for_paper("markdown", None, None, "best:epoch")
+    with pytest.raises(UserError, match="no column of this table"):
+        formats.in_format(frame, "markdown", {}, [], unknown)
+
+
 def test_a_column_of_a_paper_has_one_number_of_decimals() -> None:
     small = pl.DataFrame({"x": [0.001, 0.00091, 0.0233, None, -0.00015], "y": [0.5, 0.25, 1, 0, 2]})
     for form in ("latex", "markdown"):

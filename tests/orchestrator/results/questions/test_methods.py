@@ -244,8 +244,8 @@ def test_the_tests_behind_verdicts_are_named_and_cited(quick_analysed: Sweep) ->
         "either end to that over seeds, where that reaches further.",
         "P(A better than B) is the probability of improvement [@agarwal2021]",
         "Effects of training fraction and continuous perturbation are differences from the "
-        "reference level, paired by test set, with t tests over test sets; p values are corrected "
-        "for the number of comparisons of a metric (Holm's method [@holm1979]).",
+        "reference level (1.0 and none), paired by test set, with t tests over test sets; p values "
+        "are corrected for the number of comparisons of a metric (Holm's method [@holm1979]).",
     ):
         assert said in told, told
     assert "of a data set together" not in told, "of one pair of classifiers nothing is corrected"
@@ -320,6 +320,55 @@ def test_data_that_are_known_and_linear_models_are_cited(tmp_path: Path) -> None
     assert "  howpublished = {UCI Machine Learning Repository},\n" in text
     own = text.partition("@misc{manyseed")[2].partition("\n}")[0]
     assert "  year = {20" in own
+
+
+LINEAR = (
+    ("", "alpha 0.0001, average no, eta0 0.001, penalty l2)"),
+    ('hparams.penalty = "none"', "tol 0.001, average no, eta0 0.001, penalty none)"),
+    ('hparams.penalty = "elasticnet"', "eta0 0.001, l1 ratio 0.15, penalty elasticnet)"),
+    ('grid.penalty = ["l2", "elasticnet"]', "l1 ratio 0.15)"),
+    ('defaults = "library"', "alpha 0.0001, average no, penalty l2)"),
+    ('defaults = "library"\nhparams.penalty = "none"', "alpha 0.0001, average no, penalty none)"),
+)
+
+
+HPARAMS = 'hparams = ["grid"]\n'
+
+
+@pytest.mark.parametrize(("options", "said"), LINEAR)
+def test_hparams_without_effect_are_not_told(tmp_path: Path, options: str, said: str) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["lr-sgd"]\n'
+        f'dataset = ["sklearn:iris"]\n{HPARAMS * ("grid" in options)}'
+        f"[classifier.lr-sgd]\n{options}\n"
+    )
+    told = dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+    assert said in told, told
+    assert ("l1 ratio" in told) is ("elasticnet" in options)
+
+
+def test_hparams_that_a_scheme_switches_on_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["lr-sgd"]\n'
+        'dataset = ["sklearn:iris"]\nperturb_hparams = ["relative:0.1"]\n'
+    )
+    told = dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+    assert "l1 ratio 0.15" in told, told
+
+
+def test_the_mlp_is_called_what_its_source_describes(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["mlp"]\n'
+        'dataset = ["sklearn:iris"]\n'
+    )
+    told = dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+    assert (
+        "mlp [@martinez2017] (residual network of dense layers with batch normalisation, leaky "
+        "ReLU and dropout; batch size 64,"
+    ) in told
 
 
 def test_help_says_how_references_are_asked_for() -> None:

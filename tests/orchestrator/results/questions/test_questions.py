@@ -19,8 +19,9 @@ import pytest
 
 import manyseed.orchestrator.results.questions as folder
 from manyseed import Sweep
-from manyseed.analysis.questions.question import PAGE
+from manyseed.analysis.questions.question import PAGE, Reply
 from manyseed.orchestrator.cli import formats, guide
+from manyseed.orchestrator.cli.columns import told_of_pairs
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.questions import registry
@@ -231,7 +232,8 @@ def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
         a, b = (heads.index(f"mean {side}") for side in "AB")
         bold = [("**" in body[a], "**" in body[b]) for body in bodies[2:]]
         assert bold == [(False, True), (False, False), (True, False)]
-        assert len(heads) == (4 if columns else 8)  # a and b, without which rows look alike
+        assert ("difference" in heads) is not bool(columns)
+        assert len(heads) == (4 if columns else 9)  # a and b, without which rows look alike
         assert not columns or "Dataset: imported." in text
         assert "Bold: the better side, where that is told." in text
 
@@ -264,6 +266,22 @@ def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Swee
     assert "(cell 0)" not in text
     code, text = inside(*asked, "-f", "latex", "--bold", "best", "--columns", "difference,verdict")
     assert (code, "accuracy_mean" in text, "mean_a,mean_b" in text) == (2, False, True)
+
+
+def test_a_table_without_verdicts_has_no_notes_on_them() -> None:
+    first = "95 %: over seeds and new test sets, each by itself."
+    held = "For all 18 together, 1 of 6 verdicts holds; alone: only by itself."
+    family = "For the 3 pairs of lake together: lr-sgd > xgb."
+    found = Reply([], below=[f"{first} {held} {family}"])
+    assert told_of_pairs(found, ["a", "b", "verdict"])[0] == f"{first} {held} {family}"
+    assert told_of_pairs(found, ["a", "b", "mean_a", "low", "high"])[0] == first
+
+
+def test_effects_for_a_paper_fit_a_page(sweep: Sweep) -> None:
+    code, text = inside("answers", sweep.directory, "effects", "-f", "latex")
+    assert (code, "% wide" in text) == (0, False), text
+    head = next(line for line in text.splitlines() if line.startswith("classifier & metric"))
+    assert "difference & low & high" in head
 
 
 def test_every_form_of_an_answer_has_the_same_intervals(sweep: Sweep) -> None:

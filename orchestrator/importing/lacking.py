@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -102,8 +102,13 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
         )
 
 
-def tell_lacking_runs(sources: Sequence[PredictionFile]) -> None:
-    """Say which classifiers lack runs, by number, that others of a data set have."""
+def tell_lacking_runs(
+    sources: Sequence[PredictionFile], gone: Collection[tuple[str | None, int]]
+) -> None:
+    """Say which classifiers lack runs, by number, that others of a data set have.
+
+    `gone`: classifier and number of the runs that the user left out.
+    """
     of_each = {
         (one.dataset, one.classifier): {*one.runs.select("repeat", "run").rows()}
         for one in sources
@@ -113,7 +118,7 @@ def tell_lacking_runs(sources: Sequence[PredictionFile]) -> None:
         own = {name: runs for (of, name), runs in of_each.items() if of == dataset}
         every = set().union(*own.values())
         for name, runs in own.items():
-            missing = sorted(every - runs)
+            missing = sorted(one for one in every - runs if (name, one[1]) not in gone)
             if not missing or 2 * len(missing) >= len(every):
                 continue
             has = [other for other, theirs in own.items() if {*missing} <= theirs]

@@ -51,11 +51,13 @@ def tables_of(
     of_paths: Mapping[Path, Mapping[str, Any]],
     classes: dict[str, tuple[str, ...]],
     excluded: Collection[str] = (),
+    gone: set[tuple[str | None, int]] | None = None,
 ) -> list[Entries]:
     """Return what tables hold, by the names of data sets and classifiers in them.
 
     `truths`: the file of true classes of each; `of_paths`: what its path says. `classes` of each
-    data set are added. `excluded`: patterns of runs in them that are left out.
+    data set are added. `excluded`: patterns of runs in them that are left out; classifier and
+    number of each are added to `gone`.
     """
     unused = {*excluded}
     files = [*dict.fromkeys(file for file, _ in named)]
@@ -66,8 +68,10 @@ def tables_of(
             at = truths[file]
             said = (*of_paths.get(file, {}).items(), *([("truth", at)] if at else []))
             for of_part, own_columns, where in parts_of(file, names, columns, at):
-                kept, used = without_runs(file, of_part, own_columns, where, excluded)
+                kept, used, left = without_runs(file, of_part, own_columns, where, excluded)
                 unused -= used
+                if gone is not None:
+                    gone |= {(of_part.classifier, number) for number in left}
                 if kept is None:
                     continue
                 by_names.setdefault((of_part, own_columns), []).append((file, (*said, *kept)))

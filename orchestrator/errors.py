@@ -134,6 +134,40 @@ class Spoilt(UserError):
         self.files = [*files]
 
 
+class Lacking(UserError):
+    """Values that are missing in some runs of a table, of which there may be several classifiers.
+
+    `n`, `of`: how many of how many values. `where`: the runs in words. `excluded`: what leaves
+    these out, as ``--exclude`` takes it.
+    """
+
+    def __init__(
+        self, n: int, of: int, *, where: str, excluded: Sequence[str], rows: str = "", **place: Any
+    ) -> None:
+        self.n, self.of, self.where, self.excluded = n, of, where, [*excluded]
+        are = "the run" if len(excluded) == 1 else "the runs"
+        super().__init__(
+            f"has missing values: {n:,} of {of:,}, in {rows}{where}",
+            remedy=f"fill them in, or leave {are} out: --exclude {shell_word(','.join(excluded))}",
+            **place,
+        )
+
+    @classmethod
+    def together(cls, errors: Sequence[Lacking]) -> Lacking:
+        """Return one error for those of a file's classifiers."""
+        first = errors[0]
+        if len(errors) == 1:
+            return first
+        return cls(
+            sum(one.n for one in errors),
+            sum(one.of for one in errors),
+            where="; ".join(one.where for one in errors),
+            excluded=[run for one in errors for run in one.excluded],
+            file=first.file,
+            key=first.key,
+        )
+
+
 class OtherTests(UserError):
     """Files of an import whose test sets differ; no further option of it reads them together."""
 

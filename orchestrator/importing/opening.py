@@ -12,7 +12,7 @@ import numpy as np
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Spoilt, Unread, UserError
+from manyseed.orchestrator.errors import Lacking, Spoilt, Unread, UserError
 from manyseed.orchestrator.importing.arrays import (
     ENTRIES,
     InMemory,
@@ -77,13 +77,21 @@ def tables_of(
                 by_names.setdefault((of_part, own_columns), []).append((file, (*said, *kept)))
         if unused:
             raise no_such(min(unused))
-        entries = []
+        entries, lacking = list[Entries](), list[Lacking]()
         for (names, own_columns), found in by_names.items():
             paths, values = [file for file, _ in found], [each for _, each in found]
             of = names.dataset or paths[0].stem
-            with blamed(paths):
-                entries.append(openml(paths, names, own_columns, values, classes.get(of, ())))
+            try:
+                with blamed(paths):
+                    entries.append(openml(paths, names, own_columns, values, classes.get(of, ())))
+            except Lacking as error:  # those of the other classifiers are told with it
+                if lacking and (error.file, error.key) != (lacking[0].file, lacking[0].key):
+                    continue
+                lacking.append(error)
+                continue
             classes.setdefault(of, entries[-1].class_names)
+        if lacking:
+            raise Lacking.together(lacking)
     except UserError as error:
         if len(files) > 1 and error.file in files and not isinstance(error, Unread):
             each_read(files, lambda file: read_frame(file, ()))

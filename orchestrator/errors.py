@@ -168,6 +168,23 @@ class Lacking(UserError):
         )
 
 
+class SeveralModels(UserError):
+    """An array of several models in a file. `saving`: how to save a file of each, `files` by name.
+
+    `dataset`: what to call their data set.
+    """
+
+    def __init__(
+        self, message: str, *, saving: str, files: Mapping[str, list[str]], dataset: str, **at: Any
+    ) -> None:
+        self.saving, self.files, self.dataset = saving, files, dataset
+        super().__init__(message, remedy=self.then("name each: --classifier NAME=FILE"), **at)
+
+    def then(self, step: str) -> str:
+        """Return the remedy, with what to do once the files are saved."""
+        return f"{self.saving}\n  then {step}"
+
+
 class OtherTests(UserError):
     """Files of an import whose test sets differ; no further option of it reads them together."""
 

@@ -361,16 +361,18 @@ _COMPARED = re.compile(
 )
 """A column, its comparison, and the other side if that is not a text in single quotes."""
 _VALUE = re.compile(r"\w[\w.-]*")
+_OF_RUNS = re.compile(r"(run|repeat|seed)(_?(index|number|id))?|address|status|failed")
+"""What runs of a cell differ in, which a condition on cells cannot use."""
 _CONSTANT = re.compile(r"[\d.+-]|(true|false|null)$", re.IGNORECASE)
 
 
-def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
+def matching(frame: pl.DataFrame, where: str, option: str) -> pl.DataFrame:
     """Return the rows that meet an SQL condition, which came from an option of the command."""
     return frame.filter(wanted(where, frame.schema, option))
 
 
 def chosen(
-    cells: pl.DataFrame, where: str | None, option: str = "--where", *, one_snapshot: bool = False
+    cells: pl.DataFrame, where: str | None, option: str, *, one_snapshot: bool = False
 ) -> pl.DataFrame:
     """Return the cells that meet an SQL condition, or all if there is none.
 
@@ -378,7 +380,7 @@ def chosen(
     that it came from, for messages. `one_snapshot`: whether to return rows of one snapshot of each
     cell, as `at_one_snapshot`.
     """
-    meets, rows = wanted(where, cells.schema, option), cells.lazy()
+    meets, rows = wanted(where, cells.schema, option, of_cells=True), cells.lazy()
     met = (at_one_snapshot(rows, meets) if one_snapshot else rows.filter(meets)).collect()
     if met.is_empty():
         raise UserError("no cell meets the condition", key=option, value=where)
@@ -401,14 +403,16 @@ def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
     return frame.filter(wanted).filter(pl.col("epoch") == newest)
 
 
-def wanted(where: str | None, columns: Mapping[str, pl.DataType], option: str) -> pl.Expr:
+def wanted(
+    where: str | None, columns: Mapping[str, pl.DataType], option: str, *, of_cells: bool = False
+) -> pl.Expr:
     """Return an SQL condition as an expression that is true or false in rows of these columns.
 
     All conditions of users pass through here, before any row is read: an error in reading rows is
     then never the condition's.
 
     `where`: the condition; None is met by all rows. `columns`: the table's schema. `option`: the
-    option that it came from, for messages.
+    option that it came from, for messages. `of_cells`: whether it can choose whole cells alone.
     """
     if where is None:
         return pl.lit(value=True)
@@ -422,6 +426,8 @@ def wanted(where: str | None, columns: Mapping[str, pl.DataType], option: str) -
         near = nearest(error.name, columns)
         if "classifier" in columns and _VALUE.fullmatch(where or "") and near.startswith("valid"):
             near = f"name its column, such as: classifier = '{where}'"
+        if of_cells and _OF_RUNS.fullmatch(error.name):
+            near = f"{option} chooses whole cells, not single runs; {near}"
         remedy = quotes(where, columns) or near
         raise UserError(
             f"unknown column {error.name}", key=option, value=shown, remedy=remedy

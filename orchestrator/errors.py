@@ -134,6 +134,57 @@ class Spoilt(UserError):
         self.files = [*files]
 
 
+class Lacking(UserError):
+    """Values that are missing in some runs of a table, of which there may be several classifiers.
+
+    `n`, `of`: how many of how many values. `where`: the runs in words. `excluded`: what leaves
+    these out, as ``--exclude`` takes it.
+    """
+
+    def __init__(
+        self, n: int, of: int, *, where: str, excluded: Sequence[str], rows: str = "", **place: Any
+    ) -> None:
+        self.n, self.of, self.where, self.excluded = n, of, where, [*excluded]
+        are = "the run" if len(excluded) == 1 else "the runs"
+        super().__init__(
+            f"has missing values: {n:,} of {of:,}, in {rows}{where}",
+            remedy=f"fill them in, or leave {are} out: --exclude {shell_word(','.join(excluded))}",
+            **place,
+        )
+
+    @classmethod
+    def together(cls, errors: Sequence[Lacking]) -> Lacking:
+        """Return one error for those of a file's classifiers."""
+        first = errors[0]
+        if len(errors) == 1:
+            return first
+        return cls(
+            sum(one.n for one in errors),
+            sum(one.of for one in errors),
+            where="; ".join(one.where for one in errors),
+            excluded=[run for one in errors for run in one.excluded],
+            file=first.file,
+            key=first.key,
+        )
+
+
+class SeveralModels(UserError):
+    """An array of several models in a file. `saving`: how to save a file of each, `files` by name.
+
+    `dataset`: what to call their data set.
+    """
+
+    def __init__(
+        self, message: str, *, saving: str, files: Mapping[str, list[str]], dataset: str, **at: Any
+    ) -> None:
+        self.saving, self.files, self.dataset = saving, files, dataset
+        super().__init__(message, remedy=self.then("name each: --classifier NAME=FILE"), **at)
+
+    def then(self, step: str) -> str:
+        """Return the remedy, with what to do once the files are saved."""
+        return f"{self.saving}\n  then {step}"
+
+
 class OtherTests(UserError):
     """Files of an import whose test sets differ; no further option of it reads them together."""
 

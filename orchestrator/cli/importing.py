@@ -11,7 +11,15 @@ from typing import Any
 from manyseed.analysis.counts import counted, some
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.cli.output import briefly
-from manyseed.orchestrator.errors import ManyseedError, Spoilt, Unread, UserError, command
+from manyseed.orchestrator.errors import (
+    Lacking,
+    ManyseedError,
+    SeveralModels,
+    Spoilt,
+    Unread,
+    UserError,
+    command,
+)
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.importing.conversion import FORMATS, is_folder, spread
 from manyseed.orchestrator.importing.filenames import common_name
@@ -121,12 +129,39 @@ def with_place(
     options: Mapping[str, Any],
 ) -> UserError:
     """Return an error with the commands that import the files elsewhere, or without the odd one."""
+    if isinstance(error, Lacking) and (left := _left_out(error, into, out, files, options)):
+        error.remedy = f"fill them in, or leave these runs out: {left}"
+        return error
+    if isinstance(error, SeveralModels):
+        dataset = options["dataset"] or (None if into else error.dataset)
+        made = {**options, "dataset": dataset, "classifier": None, "classifiers": error.files}
+        made |= {"key": {}, "name": None, "exclude": None}
+        error.remedy = error.then(f"import them: {typed([], out, made, {}, into).strip()}")
+        return error
     without = _without(error, into, out, files, options)
     if into is not None and error.remedy and ELSEWHERE in error.remedy:
         error.remedy = error.remedy.replace(ELSEWHERE, _apart(into, files, options))
     if without:
         error.remedy = "\n  ".join(filter(None, (error.remedy, without)))
     return error
+
+
+def _left_out(
+    error: Lacking,
+    into: Path | None,
+    out: Path | None,
+    files: Sequence[Path],
+    options: Mapping[str, Any],
+) -> str:
+    """Return the command that imports all but the runs in which values are missing, if it can."""
+    left = [*(options.get("exclude") or ())]
+    found: UserError | None = error
+    for _ in range(_MOST_SHOWN):
+        if isinstance(found, Lacking):  # values of another column
+            left += found.excluded
+            found = _tried(files, into or out or Path(), {**options, "exclude": left})
+    kept = {**options, "exclude": left}
+    return typed(files, out, kept, {}, into).strip() if found is None else ""
 
 
 def _without(

@@ -143,6 +143,9 @@ def say_without_profile(directory: Path) -> None:
     console.print(f"First: {first}; or, {here}", soft_wrap=True)
 
 
+NO_GPU = 'No GPU responds here: on this machine, device = "gpu" trains on the CPU.'
+
+
 def lacks_profile(paths: SweepPaths | None = None) -> bool:
     """Return whether this machine submits, and nothing says to what a command would submit."""
     from manyseed.orchestrator.submissions.profiles import AUTO, choose

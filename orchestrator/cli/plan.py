@@ -27,6 +27,7 @@ from manyseed.orchestrator.cli.arguments import (
     written_to,
 )
 from manyseed.orchestrator.cli.output import (
+    NO_GPU,
     console,
     counted,
     dry_plan,
@@ -41,7 +42,7 @@ from manyseed.orchestrator.cli.output import (
     say_notes,
     say_without_profile,
 )
-from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def plan(
         return
     if dropping is not None:
         alone("--drop", **options, cluster=cluster, json=as_json)
-        drop(sweep_file, yes, where=dropping, dry_run=dry_run)
+        _drop(sweep_file, dropping, "--drop", is_sure=yes, dry_run=dry_run)
         return
     hours = None if walltime is None else _parsed(walltime)
     profile = None if cluster is None else _profile(cluster)
@@ -202,8 +203,10 @@ def plan(
     earlier = [] if other_recipe else of_earlier_code(paths, change)
     placed = [] if profile is None or there is None else _on_cluster(profile.name, there)
     cut = [] if fitted is None else fitted.sentences(limits)
+    lacking = [NO_GPU] if profile is None and _lacks_gpu(change, paths) else []
     for sentence in [
         *planned.sentences(change),
+        *lacking,
         *cut,
         *placed,
         *short,
@@ -314,6 +317,23 @@ def _taking(one: Placement) -> str:
         f"{duration(one.hours * 3600)} if nothing waits for others, the longest task "
         f"{duration(one.task_hours * 3600)} of its {duration(one.walltime_hours * 3600)}."
     )
+
+
+def _lacks_gpu(change: Change, paths: SweepPaths) -> bool:
+    """Return whether a GPU is asked for where none responds, and no cluster is known to train."""
+    from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.requirements import gpu_here
+    from manyseed.orchestrator.submissions.submission import last_intent
+
+    devices = change.after.cells["device"]
+    if "gpu" in devices and gpu_here(devices) is None:
+        try:
+            return choose(AUTO, last=last_intent(paths)) is None
+        except UserError:  # there is no profile
+            return True
+        except DamagedFile:  # reported by whoever submits
+            return False
+    return False
 
 
 def _next(
@@ -485,21 +505,29 @@ def drop(
 
         manyseed drop sweep --where "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
+    _drop(directory, options["where"], "--where", is_sure=yes, dry_run=options["dry_run"])
+
+
+def _drop(directory: Path, where: str, option: str, *, is_sure: bool, dry_run: bool) -> None:
+    """Show the cells that meet a condition, which came from an option; ask, and drop them."""
     from manyseed.analysis.axes import AXES
+    from manyseed.orchestrator.plans.change import to_drop
+    from manyseed.orchestrator.plans.plan import Plan
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    chosen = sweep.drop(options["where"], dry_run=True)
+    chosen = to_drop(sweep.paths, where, option)
     names = ("cell", "dataset", "classifier")
-    differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
+    alike = Plan.read(sweep.paths).all_cells.join(chosen.cells, on=names[1:], how="semi")
+    differing = [c for c in AXES if c not in names and alike[c].n_unique() > 1]
     print_frame(chosen.cells.select(*names, *differing), 20, more="")
     finished = "all" if chosen.finished == chosen.runs else f"{chosen.finished:,}"
     text = f"{counted(len(chosen.cells), 'cell')} ({counted(chosen.runs, 'run')}, "
     text += f"{finished} finished)"
-    if options["dry_run"]:
+    if dry_run:
         say(f"\n{text}. Nothing was written (--dry-run).")
         return
-    if not yes:
+    if not is_sure:
         typer.confirm(f"\nPermanently drop {text}?", abort=True)
-    sweep.drop(options["where"])
+    sweep.drop(where)
     say(f"Dropped {text}.")

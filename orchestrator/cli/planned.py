@@ -59,7 +59,7 @@ def sentences(change: Change) -> Iterator[str]:
     )
     unit, scale = _unit(summary)
     times = [
-        f"{amount(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
+        f"{_few(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
         for device in _devices(summary)
     ]
     guessed = {one["classifier"]: one for one in summary["by_group"] if not one["measured"]}
@@ -72,25 +72,37 @@ def sentences(change: Change) -> Iterator[str]:
     where = "on an idle machine" if change.observed.is_empty() else "in all, as fits took so far"
     for longest in summary["by_group"]:
         if longest["longest_seconds"] == summary["longest_fit_seconds"]:
-            about = "by this guess " * bool(guessed)
+            guess = "by this guess " * bool(guessed)
             yield (
-                f"Training: {about}about {' and '.join(times)} {where}; the longest fit "
+                f"Training: {guess}{_about(' and '.join(times))} {where}; the longest fit "
                 f"{duration(longest['longest_seconds'])} "
                 f"({longest['classifier']} on {longest['dataset']})."
             )
             break
     if features := summary["feature_hours"]:
         yield (
-            f"Of these {_UNITS[unit]}, about {amount(features * scale)} are for features of "
+            f"Of these {_UNITS[unit]}, {_about(_few(features * scale))} are for features of "
             "images, computed once per dataset and again for perturbed rows."
         )
     if responses := summary["response_hours"]:
-        hours = amount(responses * scale)
-        yield f"Of these {_UNITS[unit]}, about {hours} are for response curves."
+        hours = _about(_few(responses * scale))
+        yield f"Of these {_UNITS[unit]}, {hours} are for response curves."
     yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         f"and folders{'' if change.before.cells.is_empty() else ', with those planned before'}."
     )
+
+
+_LESS = "less than "
+
+
+def _few(number: float) -> str:
+    """Return a number of hours or minutes as a sentence has it."""
+    return amount(number).replace("<", _LESS)
+
+
+def _about(times: str) -> str:
+    return times if times.startswith(_LESS) else f"about {times}"
 
 
 def beyond(fits: list[dict[str, Any]]) -> Iterator[str]:

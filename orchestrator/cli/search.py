@@ -245,6 +245,15 @@ _SENTENCE_END = re.compile(r"(?:(?<=[.?!])|(?<=[.?!]\*\*)) (?=[*[`]*[A-Z\d`])")
 _SEPARATOR = re.compile(r"^\|[-:| ]+\|$")
 
 
+_MARK = re.compile(r"(`+) ?(?P<code>.+?) ?\1|[*`]+")
+
+
+def _plain(markdown: str) -> str:
+    """Return a sentence without links and emphasis; code as it stands, asterisks included."""
+    text = _MARK.sub(lambda mark: mark["code"] or "", _ANY_LINK.sub(r"\1", markdown))
+    return text.replace("\\|", "|")
+
+
 def _line(
     text: str,
     stems: Sequence[str],
@@ -263,7 +272,7 @@ def _line(
     for block in re.split(r"\n\s*\n|\n(?=[-|])|\n(?=\d+\.)", bare):
         whole = " ".join(block.split())
         parts = [whole] if whole.startswith("|") else _SENTENCE_END.split(whole.removeprefix("- "))
-        told = [re.sub(r"[*`]+", "", _ANY_LINK.sub(r"\1", part)) for part in parts]
+        told = [_plain(part) for part in parts]
         (rows if whole.startswith("|") else prose).extend(told)
     heads = {n - 1 for n, row in enumerate(rows) if _SEPARATOR.match(row)}
     cells = [

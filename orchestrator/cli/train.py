@@ -23,6 +23,7 @@ from manyseed.orchestrator.cli.arguments import (
     takes,
 )
 from manyseed.orchestrator.cli.output import (
+    NO_GPU,
     counted,
     dry_plan,
     duration,
@@ -331,7 +332,7 @@ def say_gpu(submission: Submission) -> None:
     """Say on which device classifiers with device = "gpu" train on this machine."""
     gpu = submission.intent.gpu
     if gpu == "none":
-        say('No GPU responds here: classifiers with device = "gpu" train on the CPU.')
+        say(NO_GPU)
     elif gpu:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 

@@ -79,6 +79,7 @@ from manyseed.orchestrator.importing.truths import (
     require_certain,
     require_no_others,
     truth_among,
+    truth_with_name,
     truths_of_runs,
     truths_with_name,
 )
@@ -266,7 +267,10 @@ def _imported(
             dataset = dataset or "imported"
         folders = [file for file in files if is_folder(file)]
         truths += [one for folder in folders for one in truths_with_name(folder, FORMATS)]
+        if not (truth or truths):
+            truths += truth_with_name(files, pattern.read, key)
         but = [*truths, *(Path(one) for one in own if one)]
+        files = [one for one in files if one not in truths]
         files = [one for one in pattern.files(files, FORMATS, but) if one not in truths]
     files = left_out([one for file in files for one in spread(file, truths)], own)
     of_classifiers = _of_classifiers(classifiers or {}, truths, own)
@@ -275,6 +279,9 @@ def _imported(
     excluded = of_runs(every, exclude or ())
     by_path = [one for one in exclude or () if one not in excluded]
     files, *kept = without_excluded([files, *of_classifiers.values()], by_path)
+    still = {id(one) for several in (files, *kept) for one in several}
+    of_left = [pattern.read(one) or {} for one in every if pattern and id(one) not in still]
+    left_runs = {(of.get("classifier", classifier), of["run"]) for of in of_left if "run" in of}
     gone = [name for name, left in zip(of_classifiers, kept, strict=True) if not left]
     if gone and of_classifiers[gone[0]]:
         remedy = f"leave out --classifier {gone[0]}=…, too"
@@ -377,6 +384,7 @@ def _imported(
                 of_paths,
                 known,
                 excluded,
+                left_runs,
             )
         else:
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
@@ -420,7 +428,7 @@ def _imported(
                 require_addable(sources, directory)
             return ImportSeen()
         if not adding:
-            tell_lacking_runs(sources)
+            tell_lacking_runs(sources, left_runs)
             if folder is not None and pattern is not None:
                 tell_without_predictions(folder, files)
         return write(sources, directory)

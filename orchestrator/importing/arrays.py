@@ -40,7 +40,7 @@ from manyseed.orchestrator.importing.predictions import (
     Positions,
     unreadable,
 )
-from manyseed.orchestrator.importing.saving import a_file_each, without_objects
+from manyseed.orchestrator.importing.saving import several_models, without_objects
 from manyseed.orchestrator.importing.scores import (
     Predicted,
     gaps_of_sigmoids,
@@ -182,11 +182,13 @@ class InMemory:
                     remedy = f'did you mean "labels"? Valid: {", ".join(ENTRIES)}'
                 if self.origin is not None:  # in memory
                     raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
+                as_here = {ALSO.get(one, one): one for one in found}
+                predicted = {of: one for of, one in as_here.items() if of in LARGE}
                 raise Unread(
                     "unknown entry",
                     file=self.file,
                     key=name,
-                    options={"key": meant_entries(kinds())},
+                    options={"key": meant_entries(kinds()) or predicted},
                     before=f"{remedy}\n  it holds {', '.join(found)}; say which is which: ",
                 )
             if own in LARGE and own in entries.values() and RUN not in keys.get(own, ""):
@@ -422,12 +424,10 @@ def entries_of(
         of_models = len(array.shape) == (4 if key == "scores" else 3)
         n = np.shape(given["y_true"])[-1:]
         has = f", but y_true has {n[0]:,} points" if n and n[0] not in array.shape else ""
-        raise UserError(
-            f"has shape {array.shape}{has}; {wanted} is needed",
-            file=path,
-            key=key,
-            remedy=a_file_each(held.called, key, path) if of_models else None,
-        )
+        what = f"has shape {array.shape}{has}; {wanted} is needed"
+        if of_models and 0 not in array.shape:
+            raise several_models(what, held.called, key, path, array.shape[0])
+        raise UserError(what, file=path, key=key)
     if key == "scores":
         require_floats(array, held.theirs.get(key), path)
     n_runs, n_samples = array.shape[:2]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import polars as pl
 
 from manyseed.analysis.counts import some
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import Unread, UserError, shell_word
+from manyseed.orchestrator.errors import Lacking, Unread, UserError, shell_word
 from manyseed.orchestrator.importing.frames import TABLES, read_by, read_frame
 from manyseed.orchestrator.importing.mapping import Values
 from manyseed.orchestrator.importing.models import entry_names
@@ -102,8 +103,13 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
         )
 
 
-def tell_lacking_runs(sources: Sequence[PredictionFile]) -> None:
-    """Say which classifiers lack runs, by number, that others of a data set have."""
+def tell_lacking_runs(
+    sources: Sequence[PredictionFile], gone: Collection[tuple[str | None, int]]
+) -> None:
+    """Say which classifiers lack runs, by number, that others of a data set have.
+
+    `gone`: classifier and number of the runs that the user left out.
+    """
     of_each = {
         (one.dataset, one.classifier): {*one.runs.select("repeat", "run").rows()}
         for one in sources
@@ -113,7 +119,7 @@ def tell_lacking_runs(sources: Sequence[PredictionFile]) -> None:
         own = {name: runs for (of, name), runs in of_each.items() if of == dataset}
         every = set().union(*own.values())
         for name, runs in own.items():
-            missing = sorted(every - runs)
+            missing = sorted(one for one in every - runs if (name, one[1]) not in gone)
             if not missing or 2 * len(missing) >= len(every):
                 continue
             has = [other for other, theirs in own.items() if {*missing} <= theirs]
@@ -164,17 +170,26 @@ def lacking_cells(
     n, first, model = is_missing.sum(), frame.filter(is_missing), dict(values).get("classifier")
     what = f"has missing values: {n:,} of {len(frame):,}"
     remedy = "fill them in, or leave these rows' test points out of all runs"
+    places = ""
     if name != "row_id" and "row_id" in frame.columns:
         rows = "row" if n == 1 else "rows"
-        what += f", in {rows} {some(first['row_id'].cast(pl.String).to_list(), 3)}"
+        places = f"{rows} {some(first['row_id'].cast(pl.String).to_list(), 3)}"
     if name not in ("run", "repeat") and "run" in frame.columns:
         runs = [str(one) for one in first["run"].unique(maintain_order=True)]
         of = f" of {model}" if model else ""
-        what += f" of {'run' if len(runs) == 1 else 'runs'} {some(runs, 5)}{of}"
-        left = ",".join(excluding(model, run) for run in runs)
-        are = "the run" if len(runs) == 1 else "the runs"
-        remedy = f"fill them in, or leave {are} out: --exclude {shell_word(left)}"
-    elif model:
+        # a name may have what a pattern, or a list in an option, reads otherwise
+        left = None if model is None else glob.escape(model).replace(",", "?")
+        return Lacking(
+            int(n),
+            len(frame),
+            where=f"{'run' if len(runs) == 1 else 'runs'} {some(runs, 5)}{of}",
+            excluded=[excluding(left, run) for run in runs],
+            rows=f"{places} of " if places else "",
+            file=path,
+            key=name,
+        )
+    what += f", in {places}" * bool(places)
+    if model:
         what += f", of {model}"
     return UserError(what, file=path, key=name, remedy=remedy)
 

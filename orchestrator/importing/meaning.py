@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyseed.orchestrator.errors import OtherTests, Unread, UserError
+from manyseed.orchestrator.errors import Lacking, OtherTests, Unread, UserError
 from manyseed.orchestrator.importing.directory import ImportSeen
 from manyseed.orchestrator.importing.truths import truth_beside
 
@@ -51,7 +51,7 @@ def all_meant(
             told = error  # of the file that lacks it
             break
         try:
-            check(**{**options, **meant})
+            _without_lacking(check, {**options, **meant})
         except Unread as further:
             error = further
             if {"classifier", "name"} & {*further.options}:
@@ -71,4 +71,13 @@ def all_meant(
 def _with_truth(
     check: Callable[..., ImportSeen], options: Mapping[str, Any], truth: Path
 ) -> ImportSeen:
-    return check(**{**options, "truth": truth})
+    return _without_lacking(check, {**options, "truth": truth})
+
+
+def _without_lacking(check: Callable[..., ImportSeen], options: Mapping[str, Any]) -> ImportSeen:
+    """Check files, if values are missing then without those runs: what else is meant shows so."""
+    try:
+        return check(**options)
+    except Lacking as error:
+        left = [*(options["exclude"] or ()), *error.excluded]
+        return check(**{**options, "exclude": left})

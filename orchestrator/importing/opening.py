@@ -12,7 +12,7 @@ import numpy as np
 
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import Spoilt, Unread, UserError
+from manyseed.orchestrator.errors import Lacking, Spoilt, Unread, UserError
 from manyseed.orchestrator.importing.arrays import (
     ENTRIES,
     InMemory,
@@ -51,11 +51,13 @@ def tables_of(
     of_paths: Mapping[Path, Mapping[str, Any]],
     classes: dict[str, tuple[str, ...]],
     excluded: Collection[str] = (),
+    gone: set[tuple[str | None, int]] | None = None,
 ) -> list[Entries]:
     """Return what tables hold, by the names of data sets and classifiers in them.
 
     `truths`: the file of true classes of each; `of_paths`: what its path says. `classes` of each
-    data set are added. `excluded`: patterns of runs in them that are left out.
+    data set are added. `excluded`: patterns of runs in them that are left out; classifier and
+    number of each are added to `gone`.
     """
     unused = {*excluded}
     files = [*dict.fromkeys(file for file, _ in named)]
@@ -66,20 +68,30 @@ def tables_of(
             at = truths[file]
             said = (*of_paths.get(file, {}).items(), *([("truth", at)] if at else []))
             for of_part, own_columns, where in parts_of(file, names, columns, at):
-                kept, used = without_runs(file, of_part, own_columns, where, excluded)
+                kept, used, left = without_runs(file, of_part, own_columns, where, excluded)
                 unused -= used
+                if gone is not None:
+                    gone |= {(of_part.classifier, number) for number in left}
                 if kept is None:
                     continue
                 by_names.setdefault((of_part, own_columns), []).append((file, (*said, *kept)))
         if unused:
             raise no_such(min(unused))
-        entries = []
+        entries, lacking = list[Entries](), list[Lacking]()
         for (names, own_columns), found in by_names.items():
             paths, values = [file for file, _ in found], [each for _, each in found]
             of = names.dataset or paths[0].stem
-            with blamed(paths):
-                entries.append(openml(paths, names, own_columns, values, classes.get(of, ())))
+            try:
+                with blamed(paths):
+                    entries.append(openml(paths, names, own_columns, values, classes.get(of, ())))
+            except Lacking as error:  # those of the other classifiers are told with it
+                if lacking and (error.file, error.key) != (lacking[0].file, lacking[0].key):
+                    continue
+                lacking.append(error)
+                continue
             classes.setdefault(of, entries[-1].class_names)
+        if lacking:
+            raise Lacking.together(lacking)
     except UserError as error:
         if len(files) > 1 and error.file in files and not isinstance(error, Unread):
             each_read(files, lambda file: read_frame(file, ()))

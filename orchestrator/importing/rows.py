@@ -12,7 +12,14 @@ from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.classes import SCORES
 from manyseed.orchestrator.importing.filenames import MODEL
 from manyseed.orchestrator.importing.frames import LABELS, read_frame
-from manyseed.orchestrator.importing.mapping import NAMES, RUN, Columns, Values, numbered_by
+from manyseed.orchestrator.importing.mapping import (
+    NAMES,
+    RUN,
+    Columns,
+    Values,
+    numbered_by,
+    numbers_in,
+)
 from manyseed.orchestrator.importing.models import by_model, names_models, with_runs
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, Names
 from manyseed.orchestrator.importing.truths import with_truth
@@ -105,21 +112,23 @@ def part_of(path: Path, named: Columns, values: Values) -> pl.DataFrame:
 
 def without_runs(
     path: Path, names: Names, named: Columns, values: Values, excluded: Collection[str]
-) -> tuple[Values | None, set[str]]:
-    """Return what tells a part's rows, but those of runs left out, and which patterns did so.
+) -> tuple[Values | None, set[str], list[int]]:
+    """Return what tells a part's rows, but those of runs left out, which patterns did so, and them.
 
     None if no run is left. `excluded`: patterns of runs, ``cnn/7``.
     """
     run = dict(named).get("run", "run")
     frame = part_of(path, named, values)
     if not excluded or run not in frame.columns:
-        return values, set()
+        return values, set(), []
     runs = [str(one) for one in frame[run].unique(maintain_order=True)]
     of = {one: Path(excluding(names.classifier, one)) for one in runs}
     matching = {one: {form for form in excluded if path.match(form)} for one, path in of.items()}
     left = tuple(one for one in runs if matching[one])
     used = set[str]().union(*matching.values())
-    return (None if len(left) == len(runs) else (*values, (EXCLUDED, left))), used
+    numbers = numbers_in(pl.Series(left, dtype=pl.String)) if left else None
+    rest = None if len(left) == len(runs) else (*values, (EXCLUDED, left))
+    return rest, used, [] if numbers is None else numbers.to_list()
 
 
 def excluding(classifier: str | None, run: object) -> str:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
+
+from manyseed.orchestrator.errors import SeveralModels, UserError
 
 _PLAIN = """import numpy as np; from pathlib import Path
 for p in Path({!r}).glob('*.npz'):
@@ -12,16 +19,58 @@ for p in Path({!r}).glob('*.npz'):
   np.savez(p, **{{k: np.array(v.tolist()) if v.dtype == object else v for k, v in f.items()}})"""
 
 
-def a_file_each(theirs: Mapping[str, str], key: str, path: Path) -> str:
-    """Return how to save the models of an array's first axis in a file each."""
-    line = f"[np.save(f'model-{{i}}.npy', one) for i, one in enumerate(np.load({str(path)!r}))]"
-    if path.suffix == ".npz":
-        entries = f"{key}=one"
-        entries += f", y_true=f[{theirs['y_true']!r}]" if "y_true" in theirs else ""
-        each = f"for i, one in enumerate(f[{theirs.get(key, key)!r}])"
-        line = f"f = np.load({str(path)!r}); [np.savez(f'model-{{i}}.npz', {entries}) {each}]"
-    code = shlex.quote(f"import numpy as np; {line}")
-    return f"if its first axis is of models, save a file of each: python -c {code}"
+def several_models(
+    what: str, theirs: Mapping[str, str], key: str, path: Path, n_models: int
+) -> UserError:
+    """Return the error for an array whose first axis may be of models, with how to save each."""
+    if path.suffix not in (".npz", ".npy", *_TORCH):
+        remedy = "if its first axis is of models, give such arrays for each, by its name"
+        return UserError(what, file=path, key=key, remedy=remedy)
+    file, of = json.dumps(str(path), ensure_ascii=False), theirs.get(key)
+    line = f"f = np.load({file})"
+    if path.suffix in _TORCH:
+        line = f"import torch; f = torch.load({file})"
+    beside = {own: json.dumps(theirs[own], ensure_ascii=False) for own in _BESIDE if own in theirs}
+    entries = "".join(f", {own}=f[{name}]" for own, name in beside.items())
+    array = f"f[{json.dumps(of, ensure_ascii=False)}]" if of else "f"
+    each = f"for i, one in enumerate({array})"
+    suffix = ".npz" if of else ".npy"
+    save = f'np.savez(f"model-{{i}}.npz", {key}=one{entries})'
+    save = save if of else 'np.save(f"model-{i}.npy", one)'
+    code = shlex.quote(f"import numpy as np; {line}; [{save} {each}]")
+    names = _names(theirs, path, n_models) if path.suffix == ".npz" else []
+    names = names or [f"model-{i}" for i in range(n_models)]
+    return SeveralModels(
+        what,
+        saving=f"if its first axis is of models, save a file of each: python -c {code}",
+        files={name: [f"model-{i}{suffix}"] for i, name in enumerate(names)},
+        dataset=path.stem,
+        file=path,
+        key=key,
+    )
+
+
+_TORCH = (".pt", ".pth")
+_BESIDE = ("y_true", "class_names", "test_index")
+_OF_MODELS = re.compile(r"(?i)(models?|classifiers?|methods?|algorithms?|estimators?)(_?names?)?")
+_OF_OTHERS = re.compile(r"(?i).*(class|label|target|categor|dataset|feature).*")
+_MOST_BYTES = 2**20
+
+
+def _names(theirs: Mapping[str, str], path: Path, n_models: int) -> list[str]:
+    """Return as many texts as there are models, if one entry of a file alone holds such."""
+    found: dict[str, list[str]] = {}
+    with suppress(OSError, ValueError), np.load(path) as file:
+        for name in file.files:
+            if name in theirs.values() or file.zip.getinfo(f"{name}.npy").file_size > _MOST_BYTES:
+                continue
+            values = file[name]
+            if values.dtype.kind in "US" and values.shape == (n_models,):
+                found[name] = [str(one) for one in values.astype(str)]
+    meant = [of for name, of in found.items() if _OF_MODELS.fullmatch(name)]
+    meant = meant or [of for name, of in found.items() if not _OF_OTHERS.fullmatch(name)]
+    is_plain = len(meant) == 1 and all(one.strip() and "=" not in one for one in meant[0])
+    return meant[0] if is_plain and len({*meant[0]}) == n_models else []
 
 
 def without_objects(path: Path, key: str, shape: tuple[int, ...]) -> str:

@@ -120,20 +120,26 @@ _EPOCH = re.compile(r"(.*[\W_])?(epochs?|steps?|iter(ation)?s?|checkpoints?|ckpt
 _SHUFFLED = "its values have another order in each run, and rows are numbered in their order"
 
 
+_NOT = {
+    "classifier": "names no classifiers",
+    "run": "numbers no runs",
+    "row_id": "names no test points",
+}
+
+
 def _unread(name: str, why: str, file: Path, option: Mapping[str, str]) -> UserError:
-    out = "or take the column out of the file if it says nothing of this kind"
-    if name not in option.values():
-        remedy = f"import a file for each of its values; {out}"
+    role = next((own for own, theirs in option.items() if theirs == name), "")
+    if not role:
+        remedy = f"import a file for each of its values, or take {name} out of the file"
         return UserError(f"is not read, but {why}", file=file, key=name, remedy=remedy)
-    is_model = option.get("classifier") == name
-    more = "if it names classifiers, else import a file for each of its values; " * is_model
+    more = "import a file for each of its values, or " * (role == "classifier")
     return Unread(
         f"is not read, but {why}",
         file=file,
         key=name,
         options={"columns": option},
         before="read it: ",
-        after=f"\n  {more}{out}",
+        after=f"\n  if {name} {_NOT[role]}: {more}take it out of the file",
     )
 
 

@@ -85,6 +85,28 @@ def truths_with_name(folder: Path, suffixes: Sequence[str]) -> list[Path]:
     return own if len(own) > 1 else [one for one in held if one.stem in TRUTHS]
 
 
+def truth_with_name(
+    places: Sequence[Any], is_run: Callable[[Path], object], key: Mapping[str, str] | None
+) -> list[Path]:
+    """Return the one file beside runs that --name tells which is called as true classes are.
+
+    `places`: what is given; folders hold such files, too.
+    """
+    held = [one for one in places if isinstance(one, Path) and one.is_file()]
+    folders = [one for one in places if isinstance(one, Path) and one.is_dir()]
+    held += [one for folder in folders for one in sorted(folder.iterdir()) if one.is_file()]
+    named = [
+        one
+        for one in held
+        if one.suffix in _HOLDING and _TRUE.fullmatch(one.stem) and one.stem.lower() != "test"
+    ]
+    named = [one for one in named if not (_MAYBE_PREDICTED.search(one.stem) or is_run(one))]
+    if len(named) != 1 or holds_runs(named[0], key):
+        return []
+    tell_truth(named[0])
+    return named
+
+
 _OF_RUN = re.compile(r"(^|[\W_]+)(seeds?|runs?|s|r)?[\W_]*[0-9]+($|[\W_]+)", re.IGNORECASE)
 
 

@@ -432,14 +432,17 @@ class Drop:
     finished: int
 
 
-def to_drop(paths: SweepPaths, where: str) -> Drop:
-    """Return what `drop` would remove, without writing anything."""
+def to_drop(paths: SweepPaths, where: str, option: str = "--where") -> Drop:
+    """Return what `drop` would remove, without writing anything.
+
+    `option`: the option that the condition came from, for messages.
+    """
     plan = Plan.read(paths)
-    cells = chosen(_described(plan, plan.all_cells), where)
+    cells = chosen(_described(plan, plan.all_cells), where, option)
     if plan.cells.join(cells, on="cell", how="anti").is_empty():
         raise UserError(
             "every remaining cell meets this condition",
-            key="--where",
+            key=option,
             value=where,
             remedy=f"a sweep needs at least one cell: remove {paths.directory} instead",
         )

@@ -250,7 +250,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     if where is None:
         tables = at_last(tables)
     else:
-        tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
+        tables = of_cells(tables, chosen(tables.cells, where, "--where", one_snapshot=True))
     tables = once(tables)
     further: dict[str, Any] = {
         name: None if (one := results.of_figures(name)) is None else _of_cells(one, tables.cells)

@@ -91,7 +91,7 @@ def dee(
             else f"measure them with: {command('analyze', paths.directory, '--calibration')}",
         )
     cells = last(results["cells"])
-    wanted = chosen(cells, where)
+    wanted = chosen(cells, where, "--where")
     measured = results[UNCERTAINTY]
     rows = compared(measured, cells, [metric], options.dee_std)
     answers, key = [], list(by) or ["cell"]

@@ -162,7 +162,7 @@ def howmany(
     unlike = unlike_runs(paths, results, left_out)
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
-    cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
+    cells = cells_once(chosen(tables.cells, where, "--where", one_snapshot=True), by)
     has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
     without_chance = {*Plan.read(paths).cells.filter("identical")["cell"]}

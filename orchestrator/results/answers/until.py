@@ -474,7 +474,7 @@ def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
             file=paths.directory,
             key="--until",
         )
-    wanted = chosen(cells, where)
+    wanted = chosen(cells, where, "--where")
     if wanted.select(IS_CROSSED.any()).item():
         raise UserError(
             "runs of a crossed cell depend on each other, so looks at them have no interval, and "

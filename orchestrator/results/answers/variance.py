@@ -182,7 +182,7 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         raise UserError("there is no table of variances yet", remedy=remedy)
     rows = results[VARIANCE]
     if where is not None:
-        rows = matching(rows, where)
+        rows = matching(rows, where, "--where")
         if rows.is_empty():
             raise UserError("no component meets the condition", key="--where", value=where)
     cells = results["cells"]

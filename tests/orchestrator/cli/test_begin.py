@@ -426,6 +426,11 @@ import#folders-that-name-what-is-in-them-and-maps: tensorboard; wandb; mlflow
 start#install: docker; singularity; windows; conda
 sweep-file#tune: optuna
 uncertainty#ensembling-methods: ensembles; deep ensemble
+sweep-file#grid: initialization and batch order; init+batch; what does init+batch mean
+classifiers#what-holds-for-all-of-them: GPUs; ask for GPUs
+faq#setting-a-learning-rate: hyperparameters; one hyperparameter for one classifier
+recipes#i-want-to-give-the-results-away: send results; copy to another computer
+faq#seeds-what-they-are-and-how-they-are-set: randomness
 """
 
 
@@ -477,12 +482,16 @@ def test_excerpts_are_whole_sentences() -> None:
         "page": "# Page\n\n## Ways\n\nIn short:\n\n```sh\nmanyseed wobble --now\n```\n\n"
         "It wobbles **once**. A [long](x.md#y) wobble, of `f(x)`,\nends. ![Wobble](w.png)\n\n"
         "| key | meaning |\n|---|---|\n| `gadget` | a wobbly thing to hold |\n\n"
-        "## Code\n\n```sh\nmanyseed gizmo DIR\n```\n"
+        "## Code\n\n```sh\nmanyseed gizmo DIR\n```\n\n"
+        "## Marks\n\nOf *all* `a*b` **and `c_d`**, with ``e`f``, a doodad is one.\n\n"
+        "| key | meaning |\n|---|---|\n| `x` | a doohickey of \\|x\\| and `y*z` parts |\n"
     }
     for word, line in (
         ("wobble", "A long wobble, of f(x), ends."),
         ("gadget", "gadget: a wobbly thing to hold"),
         ("gizmo", "manyseed gizmo DIR"),
+        ("doodad", "Of all a*b and c_d, with e`f, a doodad is one."),
+        ("doohickey", "x: a doohickey of |x| and y*z parts"),
     ):
         assert search.mentions(word, texts)[0].line == line
     every = pages()

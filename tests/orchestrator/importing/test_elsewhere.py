@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
 from tests.orchestrator.conftest import inside
 from tests.orchestrator.importing.test_models import SAMPLES, accuracies, followed
 
@@ -292,6 +293,50 @@ def test_an_array_of_several_models_comes_with_what_makes_files_of_them(suffix: 
         "model-0": pytest.approx(right(5, 9)),
         "model-1": pytest.approx(right(12, 20)),
     }
+
+
+@pytest.mark.parametrize(
+    ("entries", "names"),
+    [
+        ({"models": ["ViT-B/16 (ours)", "ResNet 50"]}, ["ViT-B/16 (ours)", "ResNet 50"]),
+        ({"which": ["ours", "theirs"]}, ["ours", "theirs"]),
+        ({"which": ["ours", "theirs"], "models": ["a", "b"]}, ["a", "b"]),
+        ({"classes": ["ape", "bee"]}, ["model-0", "model-1"]),
+        ({"models": ["a", "a"]}, ["model-0", "model-1"]),
+        ({"models": ["lr=0.1", "lr=1"]}, ["model-0", "model-1"]),
+        ({"models": ["a", "b", "c"]}, ["model-0", "model-1"]),
+        ({"one": ["a", "b"], "other": ["c", "d"]}, ["model-0", "model-1"]),
+    ],
+)
+def test_the_models_of_an_array_are_imported_by_what_is_said_with_their_names(
+    entries: dict[str, list[str]], names: list[str]
+) -> None:
+    every = np.array([[labels(5), labels(9)], [labels(12), labels(20)]])
+    np.savez("all.npz", preds=every, y=TRUE, **{of: np.array(it) for of, it in entries.items()})
+    given = ("--dataset", "mine", "--key", "labels=preds,y_true=y")
+    code, said = inside("import", "all.npz", "--out", "made", *given)
+    assert code == 2
+    (line,) = re.findall(r"python -c .*", said)
+    subprocess.run([sys.executable, *shlex.split(line)[1:]], check=True)
+    (line,) = re.findall(r"then import them: manyseed (.*)", said)
+    code, said = inside(*shlex.split(line))
+    assert (code, "dataset mine" in said) == (0, True), said
+    found = dict(zip(names, (right(5, 9), right(12, 20)), strict=True))
+    assert accuracies(Path("made")) == {name: pytest.approx(of) for name, of in found.items()}
+
+
+def test_an_entry_that_is_unknown_beside_ours_is_left_out_by_what_is_said() -> None:
+    np.savez("all.npz", labels=np.array([labels(5)]), y_true=TRUE, models=np.array(["a"]))
+    said = inside("import", "all.npz", "--out", "made")[1]
+    (line,) = re.findall(r"say which is which: manyseed (.*)", said)
+    assert inside(*shlex.split(line))[0] == 0
+
+
+def test_an_array_of_several_models_in_memory_is_given_by_name() -> None:
+    every = np.array([[labels(5), labels(9)], [labels(12), labels(20)]])
+    with pytest.raises(UserError, match=r"give such arrays for each, by its name") as caught:
+        Sweep.from_predictions({"labels": every, "y_true": TRUE}, "made")
+    assert "np.load" not in str(caught.value)
 
 
 def test_a_pickled_dict_of_arrays_comes_with_what_makes_it_readable() -> None:

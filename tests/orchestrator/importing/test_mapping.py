@@ -304,7 +304,7 @@ def test_tables_of_several_classifiers(
         (["long.csv", "--columns", "classifier=modell"], "there is no such column"),
         (["long.csv", "--columns", "classifier=model,dataset=model"], "say it once"),
         (["long.csv", "--columns", "classifier=model", "--classifier", "cnn"], "say it once"),
-        (["long.csv"], f"--columns {OF_MODELS},classifier=model if it names classifiers"),
+        (["long.csv"], f"--columns {OF_MODELS},classifier=model if model names no classifiers"),
     ],
 )
 def test_columns_that_cannot_name_classifiers(

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from tests.orchestrator.conftest import command
+from tests.orchestrator.conftest import command, inside
 
 Y = np.random.default_rng(0).integers(0, 3, 40)
 RUNS = range(3)
@@ -70,7 +70,7 @@ def test_true_classes_beside_are_proposed(
         assert not Path("sweep").exists()
         assert command(*words).returncode == 0
     else:  # what is called so for certain, in the folder itself, is read without being asked
-        assert where == "in the folder"
+        assert where != "above it"
         assert name != "labels.npy"
         assert f"{name} is read as the true classes" in done.output
     runs = Sweep("sweep").analyze()["runs"].sort("classifier", "run_index")
@@ -222,3 +222,39 @@ def test_a_run_that_lacks_its_own_true_classes_is_not_given_those_of_another(
     assert "lab/seed_2/preds.npy: has no true classes beside it; others have y_true.npy" in said
     assert "add its y_true.npy, or import the others without it" in said
     assert not Path("s").exists()
+
+
+@pytest.mark.parametrize("own", ["y_test.npy", "gold.npy", "targets.npz"])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_true_classes_are_found_with_the_name_that_is_proposed(
+    tmp_path: Path, own: str, *, is_folder: bool
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    true = np.arange(30) % 3
+    for number in (1, 4, 9):
+        np.save(folder / f"run_seed{number}.npy", np.where(np.arange(30) % 7 < number % 7, 0, true))
+    (np.savez if own.endswith("npz") else np.save)(folder / own, true)
+    given = [folder] if is_folder else sorted(folder.iterdir())
+    words = ("import", *given, "--dataset", "mine", "--out")
+    code, said = inside(*words, tmp_path / "first")
+    assert code == 0, said
+    found = re.search("To keep those: (.*)", said)
+    assert found is not None
+    code, said = inside(*words, tmp_path / "second", *shlex.split(found[1]))
+    assert code == 0, said
+    assert f"{own} is read as the true classes" in said
+    assert "was not read" not in said
+    runs = Sweep(tmp_path / "second").runs("mine", "imported")
+    assert sorted(runs.run_index.values.tolist()) == [1, 4, 9]
+
+
+def test_files_that_may_be_predicted_are_not_taken_as_true_classes_with_a_name(
+    tmp_path: Path,
+) -> None:
+    for number in (1, 4):
+        np.save(tmp_path / f"run_seed{number}.npy", np.arange(30) % 3)
+    np.save(tmp_path / "labels.npy", np.arange(30) % 3)
+    words = ("import", tmp_path, "--name", "run_seed{run}.npy", "--out", tmp_path / "out")
+    code, said = inside(*words)
+    assert (code, "--truth" in said) == (2, True), said

@@ -34,6 +34,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import FEWEST, covariances
+from manyseed.analysis.questions.drawn import anew, drawn_in_all
 from manyseed.analysis.questions.intervals import of_parts, within
 from manyseed.analysis.tables.rows import CELL_KEY, VARIES, last, pooled
 
@@ -111,12 +112,14 @@ def sources(
     ends = dict.fromkeys(fixed(delta, 3) for delta in deltas)
     read = f" To be read with δ = {' to '.join([*ends][:: max(len(ends) - 1, 1)])}." if ends else ""
     runs = int(known["n_runs"].sum())
+    more = drawn_in_all(first)
+    also = f" Where cells have it, {anew(more)}: it is part of each bar." if more else ""
     return Plot(
         f"sources-{name.replace('_', '-')}",
         f"{_TITLES[name]} by source of randomness",
         f"{_MEANINGS[name]} for runs that differ only in these sources; one panel for cells that "
-        f"agree in everything else.{_WHISKERS[name]}{of_epochs}{read if 'alpha' in name else ''} "
-        f"n = {counted(runs, 'run')}.{not_drawn(left)}",
+        f"agree in everything else.{_WHISKERS[name]}{also}{of_epochs}"
+        f"{read if 'alpha' in name else ''} n = {counted(runs, 'run')}.{not_drawn(left)}",
         runs,
         figure,
         data=first.filter(pl.col("_panel").is_in([*axes])).select(

@@ -34,6 +34,7 @@ from manyseed.analysis.figures.style import (
     shades,
     thinned,
 )
+from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.questions.effects import UNPERTURBED
 
 MAX_PANELS = 12  # most panels of a scatter
@@ -212,7 +213,7 @@ def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> 
     found = varying(pairs, repeats).select(
         "dataset", "classifier", "cell", "repeat_index", "run_i", "run_j", "churn"
     )
-    source = repeats.select("cell", "vary").unique("cell")
+    source = repeats.select("cell", vary=varied(repeats.columns)).unique("cell")
     found = found.join(source, on="cell", how="left", maintain_order="left")
     for end in ("i", "j"):
         named = level.rename({"run_index": f"run_{end}", "alpha_hat": f"_{end}"})

@@ -21,6 +21,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.drawn import and_seeds, anew, drawn_in_all
 from manyseed.analysis.questions.effects import wider
 from manyseed.analysis.questions.intervals import (
     ASSUMED,
@@ -121,7 +122,8 @@ class Spreads:
     """Spreads of classifiers, the largest first.
 
     `contexts`: number of cells of each classifier. `left`: classifiers that share too few cells to
-    be compared. `where`: what is unusual of the cells, in words.
+    be compared. `where`: what is unusual of the cells, in words. `drawn`: what is drawn anew in
+    them for each run, whatever `vary` says, likewise.
     `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
     with an interval that holds for all pairs of classifiers together (Bonferroni). `pairs`: number
     of these pairs. `like_first` and `like_last`: classifiers whose spread cannot be told from the
@@ -140,6 +142,7 @@ class Spreads:
     like_last: tuple[str, ...]
     alike: tuple[AlikeRuns, ...] = ()
     where: str = ""
+    drawn: str = ""
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
@@ -204,8 +207,10 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     shown = ("classifier", "runs", "freedom", "sd", "step")
     alike = tuple(AlikeRuns(*row) for row in found.filter(is_alike).select(shown).rows())
     found = found.filter(~pl.Series(is_alike, dtype=pl.Boolean))
+    more = drawn_in_all(tables.cells.join(shared.cells, on="cell", how="semi"))
     if found.is_empty():
-        return Spreads((), shared.contexts, shared.left, 1.0, 1.0, 1.0, 0, (), (), alike, where)
+        none = (1.0, 1.0, 1.0, 0, (), ())
+        return Spreads((), shared.contexts, shared.left, *none, alike, where, more)
     influence = (
         rows.group_by(_CLUSTER, maintain_order=True)
         .agg(total(pl.col("square")).alias("own"))
@@ -240,7 +245,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
     ratio = compared(first, last)
     of = shared.contexts, shared.left
-    return Spreads(by_sd, *of, *ratio, pairs, like_first, like_last, alike, where)
+    return Spreads(by_sd, *of, *ratio, pairs, like_first, like_last, alike, where, more)
 
 
 LEAST_FREEDOM = 2  # degrees of freedom of a classifier that is not compared
@@ -248,20 +253,21 @@ LEAST_FREEDOM = 2  # degrees of freedom of a classifier that is not compared
 
 def of_few_runs(
     tables: Tables, confidence: float = CONFIDENCE
-) -> tuple[list[SeedSpread], list[AlikeRuns], int]:
+) -> tuple[list[SeedSpread], list[AlikeRuns], int, str]:
     """Describe classifiers on one dataset, where few runs allow no comparison.
 
     Each standard deviation has the interval `of_variance` by itself. Empty if a classifier has
     several cells.
 
     `tables`: as in `spreads`. Returns the spreads, the largest first, classifiers whose runs differ
-    too little, and the largest number of test sets.
+    too little, the largest number of test sets, and what is drawn anew for each run.
     """
     cells = tables.cells.filter(perturb_hparams="none")
     repeats = repeats_of_models(tables.repeats.filter(VARIES), cells)
     cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
-        return [], [], 0
+        return [], [], 0, ""
+    more = drawn_in_all(tables.cells.join(cells, on="cell", how="semi"))
     found: list[SeedSpread] = []
     alike: list[AlikeRuns] = []
     key = ["cell", "repeat_index"]
@@ -286,7 +292,7 @@ def of_few_runs(
         skewness = float(np.mean(deviation**3) / np.mean(deviation**2) ** 1.5)
         found.append(SeedSpread(str(name), variance**0.5, low, high, deviation.size, skewness))
     sets = max(repeats.group_by("cell").len()["len"], default=0)
-    return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike, sets
+    return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike, sets, more
 
 
 def _spread(
@@ -359,7 +365,8 @@ def _of_spread(evidence: Evidence) -> Iterator[Answer]:
         yield from _few_runs(*of_few_runs(evidence.tables))
         return
     alike = " ".join(one.words for one in found.alike)
-    of = f"Between seeds, sd of accuracy{f' ({found.where})' if found.where else ''}"
+    seeds, which = and_seeds(found.drawn), f" ({found.where})" if found.where else ""
+    of = f"Between {seeds}, sd of accuracy{which}"
     if not found.rows:
         yield Answer(_limits(found.alike), evidence=alike, figures=_FIGURES)
         return
@@ -378,6 +385,7 @@ def _of_spread(evidence: Evidence) -> Iterator[Answer]:
         share = "shares" if len(found.left) == 1 else "share"
         over += f"; {', '.join(found.left)} {share} too few cells to be compared"
     over += f", with {found.where}" if found.where else ""
+    over += f"; in each, {anew(found.drawn)}" if found.drawn else ""
     over += "; each interval is over seeds on these test sets, and assumes "
     if max(abs(row.skewness) for row in found.rows) > SKEWED:
         over += "normal values, but these are skewed, so it may miss the truth"
@@ -427,7 +435,7 @@ def _of_spread(evidence: Evidence) -> Iterator[Answer]:
         )
     sds = [f"{row.classifier} {fixed(row.sd)}" for row in found.rows]
     headline = first_ones(sds, lambda text: f"{of}: {text}; {told}{still}.")
-    if sds[-1] not in headline:  # rather two lines than a spread less
+    if ", ".join(sds) not in headline:  # rather two lines than a spread less
         headline = first_ones(sds, lambda text: f"{of}: {text}{still}.")
         headline += f"\n{told[0].upper() if told.startswith('which') else told[0]}{told[1:]}."
     yield Answer(
@@ -445,7 +453,7 @@ def _limits(alike: Sequence[AlikeRuns]) -> str:
 
 
 def _few_runs(
-    found: Sequence[SeedSpread], alike: Sequence[AlikeRuns], sets: int
+    found: Sequence[SeedSpread], alike: Sequence[AlikeRuns], sets: int, more: str
 ) -> Iterator[Answer]:
     """Say how much accuracy varies on one test set or several, without comparing classifiers."""
     if not found and not alike:
@@ -461,9 +469,18 @@ def _few_runs(
     rest = "".join(f"; {one.limit}" for one in alike)
     where = "this test set" if sets == 1 else "these test sets"
     untold = " With so few runs, they are not compared." * (len(found) > 1)
-    of = f"Between seeds, sd of accuracy on {where}"
+    named = [one.removesuffix(f" + {more}") for one in (row.classifier for row in found)]
+    with_it = bool(more) and all(row.classifier not in named for row in found)
+    of = f"Between {and_seeds('' if with_it else more)}, sd of accuracy on {where}"
+    headline = all_or_first((own, sds), lambda text: f"{of}: {text}{rest}.")
+    if with_it and ", ".join(sds) not in headline and not alike:
+        short = [f"{name} {fixed(row.sd)}" for name, row in zip(named, found, strict=True)]
+        headline = first_ones(
+            short, lambda text: f"{of}: {text}; each with {more.replace(' + ', ' and ')}."
+        )
+    untold += f" In each, {anew(more)}." if more else ""
     yield Answer(
-        all_or_first((own, sds), lambda text: f"{of}: {text}{rest}."),
+        headline,
         evidence=f"On {where}, accuracy varies between seeds with a standard deviation of "
         f"{', '.join(own)} ({sure}; each interval assumes {ASSUMED}; runs: {over}).{untold}{few}",
         rows=[asdict(row) for row in found],

@@ -10,7 +10,7 @@ intervals on the scale of the logarithm, which is less skewed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions import intervals
+from manyseed.analysis.questions.drawn import ON_ROWS
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import matrix
 from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_quantile
@@ -291,7 +292,11 @@ def ordered(sources: frozenset[str]) -> list[str]:
 
 
 def sharing(own: Sequence[CellResults], full: CellResults) -> dict[str, list[Term]]:
-    """Return the terms of the own part of each source, where cells of a context determine it."""
+    """Return the terms of the own part of each source, where cells of a context determine it.
+
+    Noise on data is drawn row by row: one stream falls on other rows where these change, so that
+    there it has no part by itself, however much it does.
+    """
     everything = frozenset().union(*(one.sources for one in own))
     if len(everything) < 2:
         return {}
@@ -305,7 +310,12 @@ def sharing(own: Sequence[CellResults], full: CellResults) -> dict[str, list[Ter
         lacks = everything - one.sources
         if len(lacks) == 1:
             found.setdefault(next(iter(lacks)), [(1.0, full, full), (-1.0, one, one)])
-    return found
+    return {source: terms for source, terms in found.items() if has_own(source, everything)}
+
+
+def has_own(source: str, sources: Collection[str]) -> bool:
+    """Return whether a source has a part by itself, where these vary."""
+    return source not in ON_ROWS or not {"train", "subsample"} & {*sources}
 
 
 def combined(terms: Sequence[Term]) -> tuple[Estimates, tuple[float, float]] | None:

@@ -16,9 +16,8 @@ wider, as for other cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -39,9 +38,8 @@ from manyseed.analysis.questions.howmany import (
 from manyseed.analysis.questions.intervals import FEWEST_COMPARED
 from manyseed.analysis.questions.needed import RunsNeeded
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
-from manyseed.analysis.questions.question import Answer, first_ones
 from manyseed.analysis.questions.resolution import too_alike
-from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT, Tables
+from manyseed.analysis.tables.rows import REPEAT, Tables
 
 Real = NDArray[np.float64]
 Effect = tuple[int, ...]
@@ -315,82 +313,3 @@ def _of_accuracy(
         f"mean is over seeds, on one fixed test set; from {counted(runs.height, 'run')} of "
         f"{counted(len(known), 'repeat')}",
     )
-
-
-def flips_by_source(points: pl.LazyFrame) -> Iterator[Answer]:
-    """Say what share of all flips there are if one source varies alone."""
-    key = ["dataset", "classifier"]
-    flips = (
-        points.filter(pl.col("of_flips").is_not_null().any().over("cell"))
-        .group_by(*(pl.col(name).cast(pl.String) for name in (*key, "vary")))
-        .agg(pl.col("flips").sum())
-        .sort(*key, "vary")
-        .collect()
-    )
-    for own in flips.partition_by(key, maintain_order=True):
-        whole = max(own["vary"], key=lambda vary: len(vary.split("+")))
-        total = own.filter(vary=whole)["flips"][0]
-        others = own.filter(pl.col("vary") != whole).sort("flips", descending=True)
-        parts = [
-            f"{vary} alone {flips / total:.0%}"
-            for vary, flips in others.select("vary", "flips").iter_rows()
-        ]
-        name = f"{own['classifier'][0]} on {own['dataset'][0]}"
-        yield Answer(
-            first_ones(parts, partial("Of the flips seen of {}: {}.".format, name)),
-            rows=[row | {"share": row["flips"] / total} for row in own.iter_rows(named=True)],
-            evidence=f"{name}: mean flips of a test point where {whole} vary are the whole; "
-            f"{', '.join(parts)}; estimates without an interval. Sources that act together count "
-            "in several.",
-            figures=("points",),
-        )
-
-
-def flips(pairs: pl.DataFrame) -> Iterator[Answer]:
-    """Say what share of all flips there is if one source varies alone, of crossed cells.
-
-    That of a source is the mean churn of two runs of a repeat that differ in its value alone, over
-    that of two that share no value.
-
-    `pairs`: the table, with the columns dataset, classifier and vary.
-    """
-    key = ["dataset", "classifier", "vary"]
-    own = pairs.filter(IS_CROSSED, pl.col("churn").is_not_null())
-    own = own.with_columns(pl.col(*key).cast(pl.String))
-    for (dataset, classifier, vary), rows in own.sort(key).group_by(key, maintain_order=True):
-        sources = str(vary).split("*")
-        last = int(rows["run_j"].to_numpy().max())
-        k = next(k for k in range(2, last + 3) if k ** len(sources) > last)
-        place = np.array(places(len(sources), k))
-        differ = place[rows["run_i"].to_numpy()] != place[rows["run_j"].to_numpy()]
-        which = np.where(differ.sum(axis=1) == 1, differ.argmax(axis=1), -1)
-        which[differ.all(axis=1)] = len(sources)
-        means = dict(
-            rows.with_columns(_which=which)
-            .group_by("cell", "repeat_index", "_which")
-            .agg(pl.col("churn").mean())
-            .group_by("_which")
-            .agg(pl.col("churn").mean())
-            .rows()
-        )
-        total = means.get(len(sources), 0.0)
-        if not total:
-            continue
-        shares = {name: means[at] / total for at, name in enumerate(sources) if at in means}
-        parts = [
-            f"{name} alone {share:.0%}"
-            for name, share in sorted(shares.items(), key=lambda one: -one[1])
-        ]
-        name = f"{classifier} on {dataset}, {vary}"
-        yield Answer(
-            first_ones(parts, f"Of the flips seen of {name}: {{}}.".format),
-            rows=[
-                {"dataset": dataset, "classifier": classifier, "vary": vary, "source": source}
-                | {"flips": share * total, "share": share}
-                for source, share in shares.items()
-            ],
-            evidence=f"{name}: mean flips of a test point where two runs share no value are the "
-            f"whole, those where they differ in one source alone its part; {', '.join(parts)}; "
-            "estimates without an interval. Sources that act together count in several.",
-            figures=("points",),
-        )

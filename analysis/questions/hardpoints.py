@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import counted, fixed
-from manyseed.analysis.questions.crossed import flips_by_source
+from manyseed.analysis.questions.flips import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above
 from manyseed.analysis.questions.question import (
     LINE,

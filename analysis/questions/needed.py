@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.analysis.questions.drawn import drawn_in_all
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
 from manyseed.analysis.questions.intervals import t_quantile
 
@@ -116,9 +117,8 @@ def levels(row: Mapping[str, Any], runs: pl.DataFrame) -> list[str]:
 
 def drawn_too(axes: Mapping[str, Any]) -> str:
     """Say what is drawn for each run of a cell, whatever its `vary` says; "" if nothing is."""
-    drawn = [axis for axis, usual in UNPERTURBED.items() if str(axes.get(axis) or usual) != usual]
-    if not drawn or "*" in str(axes.get("vary")):  # a cross holds fixed what is not crossed
+    known = {axis: str(axes.get(axis) or usual) for axis, usual in UNPERTURBED.items()}
+    words = drawn_in_all(pl.DataFrame({"vary": str(axes.get("vary")), **known}))
+    if not words:
         return ""
-    of = {"train_fraction": "the subsample of training rows", "perturb_hparams": "hparams"}
-    names = dict.fromkeys(of.get(axis, "noise on training data") for axis in drawn)
-    return f"What varies includes {' and '.join(names)}, drawn for each run."
+    return f"What varies includes {words.replace(' + ', ' and ')}, drawn for each run."

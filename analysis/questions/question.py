@@ -113,7 +113,7 @@ def all_or_first(ways: Sequence[Sequence[str]], text: Callable[[str], str]) -> s
     said = ""
     for names in ways:
         said = first_ones(names, text)
-        if names[-1] in said:
+        if said == text(", ".join(names)):
             break
     return said
 

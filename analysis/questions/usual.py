@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
 from manyseed.analysis.questions.question import LINE, Answer, shortest
 from manyseed.analysis.tables.rows import Tables
@@ -189,23 +190,23 @@ def one_varied(cells: pl.DataFrame, where: str) -> tuple[pl.DataFrame, str]:
     if cells["dataset"].n_unique() == 1:
         return cells.clear(), where
     kept = widest(cells)
-    varied = kept["vary"].unique(maintain_order=True)
-    return kept, ", ".join(filter(None, (where, f"vary {' or '.join(varied)}")))
+    which = kept["vary"].unique(maintain_order=True)
+    return kept, ", ".join(filter(None, (where, f"vary {' or '.join(which)}")))
 
 
 def repeats_of_models(repeats: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
     """Return the repeats of usual cells, called as `as_models` does.
 
-    Cells of one classifier that differ in what varies are named so.
+    Cells of one classifier that differ in what varies are named so, with what is drawn anew.
     """
     named, _ = usual_models(cells)
     named = named.select("cell", "classifier")
     repeats = repeats.drop("classifier").join(named, on="cell", maintain_order="left")
-    varied = repeats.select("cell", "classifier", "vary").unique()
-    if not varied["classifier"].is_duplicated().any():
+    several = repeats.select("cell", "classifier", "vary").unique()
+    if not several["classifier"].is_duplicated().any():
         return repeats
-    is_one = varied["classifier"].n_unique() == 1
-    both = pl.col("vary") if is_one else pl.format("{} ({})", "classifier", "vary")
+    is_one, which = several["classifier"].n_unique() == 1, varied(repeats.columns)
+    both = which if is_one else pl.format("{} ({})", "classifier", which)
     return repeats.with_columns(classifier=both)
 
 

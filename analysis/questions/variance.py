@@ -14,9 +14,10 @@ not vary has one value for all runs of a repeat, the same in all these cells. So
   the joint parts (`TOGETHER`).
 
 A training fraction and noise schemes draw anew for each run, whatever `vary` says: they are sources
-in every cell that has them. If the own part of such a source cannot be estimated, what it adds to
-the variance of the same cell without it is reported (`ADDED`); this includes its effect on other
-sources.
+in every cell that has them. Noise on data falls on other rows where train or a subsample varies:
+there it has no own part, and neither has the rest (`components.has_own`). If the own part of such a
+source cannot be estimated, what it adds to the variance of the same cell without it is reported
+(`ADDED`); this includes its effect on other sources.
 
 A crossed cell is split by itself (`analysis.questions.crossed`): its sources' own parts, and what
 each set of sources adds only together (`INTERACTION`). It holds fixed what is not crossed.
@@ -51,9 +52,11 @@ from manyseed.analysis.questions.components import (
     contexts,
     difference_limits,
     errors,
+    has_own,
     ordered,
     sharing,
 )
+from manyseed.analysis.questions.drawn import ON_ROWS
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import (
     FEWEST_COMPARED,
@@ -413,6 +416,23 @@ def _cells(terms: Sequence[Term]) -> list[CellResults]:
     return [one for _, *both in terms for one in both]
 
 
+def splits(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the table without what earlier versions took for parts of noise, by itself and not.
+
+    `rows`: columns `SCHEMA`.
+    """
+    own = rows.filter(part=ALL).select("cell", "source").unique().rows()
+    sources = {cell: source.split("+") for cell, source in own}
+    blurred = [
+        cell
+        for cell, names in sources.items()
+        if not all(has_own(source, names) for source in names)
+    ]
+    is_blurred = pl.col("cell").is_in(blurred)
+    is_noise = (pl.col("part") == OWN) & pl.col("source").is_in(ON_ROWS)
+    return rows.filter(~(is_blurred & (is_noise | (pl.col("part") == TOGETHER))))
+
+
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say which classifiers no seed reaches, and what accounts for the variance of the others."""
     yield from _of_one_model(evidence.tables.cells)
@@ -453,7 +473,7 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     if evidence.variance is None or evidence.variance.is_empty():
         return
     tables = evidence.tables if evidence.every is None else evidence.every
-    known = without_alike(evidence.variance, tables.repeats, tables.cells)
+    known = without_alike(splits(evidence.variance), tables.repeats, tables.cells)
     own = known.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
     parts, lines = [], []
     shared = own.filter(pl.col("part") == OWN, pl.col("share").is_not_null())

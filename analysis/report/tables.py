@@ -13,6 +13,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import EQUAL, below, fixed
 from manyseed.analysis.figures.labels import NOTHING, described
+from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
 MINUS = "\N{MINUS SIGN}"
@@ -150,6 +151,8 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
     words = described(cells.drop("vary"))
     shown = sources.join(cells.select("cell", "epoch"), on=["cell", "epoch"], how="semi")
     shown = shown.join(words, on="cell", how="left", maintain_order="left")
+    drawn = cells.select("cell", _varied=varied(cells.columns)).unique("cell")
+    shown = shown.join(drawn, on="cell", how="left", maintain_order="left")
     key = ["dataset", "classifier", "_of"]
     shown = shown.filter(pl.col("vary").n_unique().over(key) > 1)
     if shown.is_empty():
@@ -165,7 +168,7 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
             str(row["dataset"]),
             str(row["classifier"]),
             *([row["_of"]] if apart else []),
-            row["vary"],
+            row["_varied"],
             f"{row['n_runs']:,}",
             f"{row.get('n_judged') or 0:,}",
             with_sd(of("accuracy_mean"), of("accuracy_std")),

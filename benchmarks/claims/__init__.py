@@ -17,6 +17,7 @@ from benchmarks.claims import (
     lacking,
     levels,
     needed,
+    noise,
     points,
     scores,
     skewed,
@@ -38,6 +39,7 @@ CLAIMS: tuple[Claim, ...] = (
     *lacking.CLAIMS,
     *scores.CLAIMS,
     *points.CLAIMS,
+    *noise.CLAIMS,
     *averaged.CLAIMS,
     *skewed.CLAIMS,
 )

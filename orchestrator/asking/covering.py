@@ -90,6 +90,25 @@ def covered(
     return Covered(alike, note)
 
 
+def drawn_too(sweeps: Mapping[str, Results], frame: pl.DataFrame, shown: Sequence[str]) -> str:
+    """Say what is drawn anew for each run beside what varies, where rows show it and a spread."""
+    if "vary" not in shown or not any("_std" in one or "range" in one for one in shown):
+        return ""
+    from manyseed.analysis.questions.drawn import anew, drawn, drawn_in_all
+
+    for results in sweeps.values():
+        known = [one for one in (*AXES, "cell") if one in frame.columns and one != "classifier"]
+        cells = results["cells"]
+        own = cells.join(frame, on=known, how="semi", nulls_equal=True)
+        if more := drawn_in_all(own):
+            some = (
+                "" if own.filter(drawn(own.columns) == "").is_empty() else "Where cells have it, "
+            )
+            text = f"{some}{anew(more)}, and is part of each spread."
+            return f"{text[0].upper()}{text[1:]}"
+    return ""
+
+
 def _runs(cells: pl.DataFrame, by: Sequence[str]) -> str:
     """Say how many runs rows rest on, where the table of cells tells."""
     if "n_runs" not in cells.columns:

@@ -197,6 +197,10 @@ def query(
             notes.append(
                 "–: no standard deviation, as all runs of a test set are identical, or it has one."
             )
+    if table in _OF_TEST_SETS and form in (formats.TABLE, *formats.IN_WORDS):
+        from manyseed.orchestrator.asking.covering import drawn_too
+
+        notes += filter(None, [drawn_too(results, frame, shown)])
     if form in formats.IN_WORDS:
         notes += [text for name, text in _EXPLAINED.items() if name in shown]
     nothing = _nothing(results, question) if frame.is_empty() else ""

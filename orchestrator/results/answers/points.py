@@ -17,7 +17,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, compare, hanging, hangs
-from manyseed.analysis.questions.crossed import flips
+from manyseed.analysis.questions.flips import flips
 from manyseed.analysis.questions.hardpoints import (
     KINDS,
     LISTED,
@@ -101,7 +101,7 @@ def points(
         ]
         cells = rows.select("cell").unique().collect()
         pairs = results.scan("pairs").filter(IS_CROSSED).join(cells.lazy(), on="cell", how="semi")
-        names = "dataset", "classifier", "vary", *PAIR, "churn"
+        names = *AXES, *PAIR, "churn"
         crossed = pairs.select(cs.by_name(*names, require_all=False)).collect()
     found[:1] = [_with_unlike(one, results, cells) for one in found[:1]]
     of_sources = flips(crossed) if "churn" in crossed.columns else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.components import has_own
+from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import (
     ASSUMED,
     SEEDS,
@@ -30,6 +32,7 @@ from manyseed.analysis.questions.variance import (
     OWN,
     TEST_SET,
     TOGETHER,
+    splits,
     without_alike,
 )
 from manyseed.analysis.tables.rows import DRAWS_FROM, IS_ONE_MODEL, last
@@ -87,7 +90,21 @@ class VarianceSplit:
         for row in self.rows:
             told = sentence(row, one_model=self.one_model)
             sentences.setdefault(_METRICS[row["metric"]], []).append(told)
+        for row in self.rows:
+            if row["metric"] == ACCURACY and row["part"] == ALL:
+                sentences[_METRICS[ACCURACY]] += _untold(row["source"].split("+"))
         return sentences
+
+
+def _untold(sources: Sequence[str]) -> Iterator[str]:
+    """Say which noise has no part by itself that could be told, and why."""
+    which = " and ".join(name for name in ("train", "subsample") if name in sources)
+    for source in sources:
+        if not has_own(source, sources):
+            yield (
+                f"{source} by itself: not told, as it is drawn anew for the rows in use, and these "
+                f"differ from run to run by {which}; it may be much of what varies between runs"
+            )
 
 
 def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
@@ -96,6 +113,10 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
     `one_model`: as of `VarianceSplit`.
     """
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
+    if "*" in (row.get("vary") or "") and any(
+        str(row[axis]) != plain for axis, plain in UNPERTURBED.items() if axis in row
+    ):  # where crossed, they go with train
+        named = named.replace("resampling", "resampling; subsample and noise with it")
     part = _PARTS[row["part"]].format(
         named.replace("*", " × ") if row["part"] == INTERACTION else named
     )
@@ -180,7 +201,7 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
     if VARIANCE not in results:
         remedy = command("analyze", "DIR" if results.plan is None else results.plan.directory)
         raise UserError("there is no table of variances yet", remedy=remedy)
-    rows = results[VARIANCE]
+    rows = splits(results[VARIANCE])
     if where is not None:
         rows = matching(rows, where, "--where")
         if rows.is_empty():

@@ -18,7 +18,7 @@ from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.intervals import of_variance
 from manyseed.analysis.questions.needed import drawn_too
-from manyseed.analysis.questions.question import WORDS, answers
+from manyseed.analysis.questions.question import WORDS, all_or_first, answers
 from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.questions.standings import (
     Standing,
@@ -112,7 +112,7 @@ def test_configurations_are_models_whose_spreads_are_told():
     assert "the accuracy of net width=8 varies most" in told
     few = without(made, pl.col("dataset") != made.cells["dataset"][0])
     few = Tables(few.runs, few.pairs, few.repeats.group_by("cell").head(1), few.cells)
-    found, _, _ = of_few_runs(few)
+    found, *_ = of_few_runs(few)
     assert {row.classifier for row in found} == {*names}
 
 
@@ -369,11 +369,11 @@ def test_the_cell_that_takes_most_seeds_is_named_by_its_levels_and_what_it_draws
         ({"train_fraction": 0.5, "vary": "init*batch"}, ""),
         (
             {"perturb_labels": "flip:0.1", "perturb_continuous": "relative:0.1"},
-            "noise on training data",
+            "feature noise and label noise",
         ),
         (
             {"train_fraction": 0.5, "perturb_hparams": "x"},
-            "hparams and the subsample of training rows",
+            "subsample and hparam noise",
         ),
     ],
 )
@@ -820,6 +820,15 @@ def test_few_runs_of_several_test_sets_tell_how_much_their_accuracies_vary():
     both = said(planted(classifiers=("a", "b"), repeats=3, runs=3))["spread"]
     assert "With so few runs, they are not compared." in both
     assert "of a single" not in both
+
+
+def test_a_name_that_ends_another_is_not_taken_for_told():
+    """Train is in batch+train, whose number may be the same: three are told if they fit."""
+    names = [f"{name} 0.0222 (0.0157 to 0.0378)" for name in ("batch+train", "train")]
+    short = ["batch+train 0.0222", "train 0.0222"]
+    start, end = "Between seeds, sd of accuracy on these test sets:", "; batch at most 0.021."
+    told = all_or_first((names, short), lambda text: f"{start} {text}{end}")
+    assert told == f"{start} batch+train 0.0222, train 0.0222{end}"
 
 
 def test_alpha_is_told_only_where_test_sets_are_large_enough():

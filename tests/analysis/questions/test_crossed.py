@@ -12,8 +12,9 @@ from scipy import stats
 
 from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.comparison import Side, compare
-from manyseed.analysis.questions.crossed import Crosses, flips, places
+from manyseed.analysis.questions.crossed import Crosses, places
 from manyseed.analysis.questions.effects import EFFECTS, comparisons
+from manyseed.analysis.questions.flips import flips
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
 from manyseed.analysis.questions.variance import (
     ACCURACY,

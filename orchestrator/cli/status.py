@@ -400,9 +400,9 @@ def logs(
 
 def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: bool) -> None:
     from manyseed.orchestrator.progress import logs as texts
+    from manyseed.orchestrator.submissions.retries import as_mended, retry
     from manyseed.orchestrator.submissions.submission import (
         lost_failures,
-        retrying,
         submissions,
     )
     from manyseed.orchestrator.survey import survey
@@ -450,9 +450,8 @@ def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: b
     if groups and texts.retrained(paths, *survey(paths).failures):
         say_next("Some are being trained again", "status", directory, "--watch")
     elif groups:
-        retry = retrying(paths)
-        what = "Once the code is mended" if "--other-recipe" in retry else "Retry them"
-        console.print(f"{what}: {retry}", soft_wrap=True)
+        mended = as_mended(paths, survey(paths))
+        say_next(f"Retry them{mended.note}", *retry(paths, mended))
     else:
         say("No run failed.")
     say_unreadable(submissions(paths))

@@ -137,6 +137,7 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert (
         ending(sweep.paths, "1/0") == f"The task finished: {last.n_done} of {last.runs} runs done."
     )
+    followed_by_another(sweep)
     replace(last, state="stopped", done={"a/b": 2}, pending=last.runs - 2).write(attempt)
     told = f"The task stopped, as was asked: 2 of {last.runs} runs done, {last.runs - 2} left."
     assert ending(sweep.paths, "1/0") == told
@@ -154,7 +155,24 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == told
 
 
+def followed_by_another(sweep: Sweep) -> None:
+    """Add a submission, so that what is stored by now is not of the first one's doing."""
+    shutil.copytree(sweep.paths.submission(1), sweep.paths.submission(2))
+
+
+def test_logs_of_the_last_task_count_as_status_does(sweep: Sweep, attempt: Path) -> None:
+    """Its report is older than what its processes finished when it broke, as on a full disk."""
+    last = Attempt.read(attempt)
+    replace(last, state="broken", done={"0": 1}, pending=last.runs - 1).write(attempt)
+    runs = sweep.status()["runs"]
+    done = runs["done"] + runs["copy"]
+    assert ending(sweep.paths, "1/0") == f"The task broke: {done} of {last.runs} runs done."
+    followed_by_another(sweep)
+    assert ending(sweep.paths, "1/0").startswith(f"The task broke: 1 of {last.runs} runs done, ")
+
+
 def test_logs_of_a_task_count_what_earlier_attempts_did(sweep: Sweep, attempt: Path) -> None:
+    followed_by_another(sweep)
     last = Attempt.read(attempt)
     total, earlier = last.runs, attempt.with_name("0000-1")
     earlier.mkdir()

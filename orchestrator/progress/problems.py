@@ -19,6 +19,7 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.ledger import ledger_damage
 from manyseed.orchestrator.submissions.memory import lacking
+from manyseed.orchestrator.submissions.requirements import of_changed_data
 from manyseed.orchestrator.submissions.stopping import held
 from manyseed.orchestrator.submissions.submission import (
     Submission,
@@ -156,6 +157,7 @@ def problems(
     `rest`: as `unheld` returns.
     """
     yield from map(_foreign, state.foreign)
+    yield from of_changed_data(paths, state)
     is_unfinished = bool(state.counts["missing"] or state.counts["failed"])
     yield from _of_tasks(paths, listed, tasks, left_behind, rest, is_unfinished=is_unfinished)
     yield from (f"{file} is lost: restore it" for file in lost_files(paths))

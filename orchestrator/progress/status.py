@@ -202,6 +202,7 @@ class TaskStatus(TypedDict):
     done: int
     failed: int
     restarts: int  # after attempts that ended without a report
+    killed: int  # training processes
 
 
 class SubmissionStatus(TypedDict):
@@ -434,6 +435,7 @@ def _task(submission: Submission, task: TaskState) -> TaskStatus:
         "done": task.done,
         "failed": task.failed,
         "restarts": task.restarts,
+        "killed": task.killed,
     }
 
 

@@ -105,6 +105,11 @@ class TaskState:
         return sum(attempt.state == "running" for attempt in self.attempts[:-1])
 
     @property
+    def killed(self) -> int:
+        """How many training processes of its attempts were killed; others took their runs over."""
+        return sum(attempt.killed for attempt in self.attempts)
+
+    @property
     def last(self) -> Attempt:
         """The report of its last attempt; an empty one before the first."""
         return self.attempts[-1] if self.attempts else _NONE

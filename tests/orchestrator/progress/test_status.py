@@ -77,6 +77,15 @@ def test_a_restart_after_an_attempt_without_a_report_is_told(sweep: Sweep, attem
     assert [task["restarts"] for task in sweep.status()["each_task"]] == [1]
 
 
+def test_training_processes_that_were_killed_are_told(sweep: Sweep, attempt: Path) -> None:
+    last = Attempt.read(attempt)
+    assert "killed" not in inside("status", sweep.directory)[1]
+    for killed, told in ((1, "1 training process was killed"), (3, "3 training processes were")):
+        replace(last, killed=killed).write(attempt)
+        assert told in inside("status", sweep.directory)[1]
+        assert [task["killed"] for task in sweep.status()["each_task"]] == [killed]
+
+
 @pytest.mark.parametrize("name", ["intent.json", "jobs.json", "task-0000.json", "progress.json"])
 def test_a_lost_file_of_a_submission_is_named(sweep: Sweep, name: str) -> None:
     as_on_a_cluster(sweep.directory)

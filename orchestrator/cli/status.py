@@ -179,7 +179,8 @@ def _restarted(state: Status) -> str:
     """Say how many tasks were restarted, and how many of their processes were killed."""
     killed = sum(task["killed"] for task in state["each_task"])
     were = "process was" if killed == 1 else "processes were"
-    told = f" {killed:,} training {were} killed; others took their runs over." if killed else ""
+    again = "" if any(one["set_aside"] for one in state["submissions"]) else ", and replaced"
+    told = f" {killed:,} training {were} killed{again}." if killed else ""
     counts = [task["restarts"] for task in state["each_task"] if task["restarts"]]
     if not counts:
         return told

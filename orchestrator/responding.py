@@ -53,7 +53,7 @@ from manyseed.orchestrator.store.coordinates import PARAMETERS, RESPONSE_ARRAYS
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.store.schema import GroupSpec
-from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.submissions.retries import nothing_finished
 from manyseed.orchestrator.sweepstore import ComparedShards, stored_groups
 from manyseed.orchestrator.upkeep import publish_finished
 from manyseed.orchestrator.working.pool import spawned

@@ -57,7 +57,8 @@ from manyseed.orchestrator.store.testsets import Integers, read_splits
 from manyseed.orchestrator.store.verify import Finding, shards_to_verify, verify_journals
 from manyseed.orchestrator.store.verify import verify as verify_group
 from manyseed.orchestrator.submissions.patience import brief_if_trained
-from manyseed.orchestrator.submissions.submission import nothing_finished, running, submissions
+from manyseed.orchestrator.submissions.retries import nothing_finished
+from manyseed.orchestrator.submissions.submission import running, submissions
 from manyseed.orchestrator.sweepstore import lost_groups, require_sound, ways_back
 from manyseed.orchestrator.tasks.attempts import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 
-_SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean"}
+_SHOWN = {"accuracy": "accuracy_mean", "EC local": "ec_local_mean"}
 _MOST_ROWS = 4
 _SIGNIFICANT = 0.05
 
@@ -336,6 +336,9 @@ def print_summary(sweep: Sweep) -> None:
     several = frame["test sets"].max() != 1
     between = "; between test sets: of the repeats' means" if several else ""
     say(f"± seeds: sd between runs of a repeat{between}.")
+    say(
+        "EC: local, of the points that either of two runs has wrong those that both have; no kappa."
+    )
     cells = last(cells)
     if identical := int(cells["n_identical_repeats"].sum()):
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())

@@ -88,13 +88,14 @@ def say_next(
 def say_notes(notes: Sequence[str], *arguments: object, style: str = "") -> None:
     """Print a note; of several, their number and the command that prints them.
 
-    That seeds are fixed is always printed, as it decides what all results mean.
+    That seeds are fixed, or reach no classifier, is always printed: it decides what results mean.
     """
     from manyseed.jobs.own.findings import FIXED
+    from manyseed.orchestrator.plans.change import COPIES
 
     if len(notes) > 1:
         for note in notes:
-            if FIXED in note:
+            if FIXED in note or note.startswith(COPIES):
                 say(note, style=style)
         say_next(f"{len(notes):,} notes", *arguments)
     else:

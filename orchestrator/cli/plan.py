@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +168,7 @@ def plan(
     there, short = None, []
     if profile is not None:
         there = _forecast(change, SweepPaths(directory), profile)
-        if not isinstance(there, str):
+        if not isinstance(there, _NoForecast):
             short = [*too_short(change, SweepPaths(directory), profile, there)]
     no_room = None
     if dry_run:
@@ -185,8 +185,9 @@ def plan(
         }
         on_cluster: dict[str, Any] = {}
         if there is not None:
-            found = [asdict(each) for each in there if not isinstance(each, str)]
-            on_cluster = {"on_cluster": there if isinstance(there, str) else found}
+            on_cluster["on_cluster"] = (
+                there.reason if isinstance(there, _NoForecast) else [*map(asdict, there)]
+            )
         kept = {} if fitted is None else {"budget": fitted.to_json()}
         print_json(change.summary() | done | problems | on_cluster | kept)
         return
@@ -227,7 +228,10 @@ def plan(
     following = _next(change, file, paths, ["--other-recipe"] * other_recipe, cluster)
     if following[0] == "submit" and "--cluster" not in following and lacks_profile(paths):
         say_without_profile(paths.directory)
-    say_next("Next", *following)
+    what = "Next"
+    if following[0] == "submit" and isinstance(there, _NoForecast) and there.profile:
+        what = f"Once {there.profile} is corrected"
+    say_next(what, *following)
 
 
 def _fitted(
@@ -264,8 +268,9 @@ def _elapsed(change: Change, paths: SweepPaths, profile: Profile | None) -> floa
 
     if profile is not None:
         there = _forecast(change, paths, profile)
-        if isinstance(there, str):
-            raise UserError(f"what {profile.name} takes is not known: {there}", key="--budget")
+        if isinstance(there, _NoForecast):
+            told = f"what {profile.name} takes is not known: {there.reason}"
+            raise UserError(told, key="--budget")
         return max((one.hours for one in there), default=0.0)
     plan = change.after
     rows = to_train(change, paths).filter(~untrained_copies(plan))
@@ -282,26 +287,35 @@ def _profile(name: str) -> Profile:
     return profile
 
 
-def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placement] | str:
-    """Return what a plan takes on a cluster, or why that cannot be told."""
+@dataclass(frozen=True, slots=True)
+class _NoForecast:
+    """Why it cannot be told what a plan takes on a cluster, and the profile to correct, if any."""
+
+    reason: str
+    profile: str = ""
+
+
+def _forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placement] | _NoForecast:
     from manyseed.orchestrator.errors import UnavailableError
     from manyseed.orchestrator.submissions.forecast import forecast
+    from manyseed.orchestrator.submissions.possible import ProfileError
     from manyseed.slurm import ClusterError, Refused
 
     try:
         return forecast(change, paths, profile)
     except Refused as error:
-        return refused(error, file=profile.path).message
+        return _NoForecast(refused(error, file=profile.path).message, str(profile.path))
     except UserError as error:
-        return f"submit refuses it: {error}"
+        return _NoForecast(f"submit refuses it: {error}", str(profile.path))
     except (ClusterError, UnavailableError) as error:
-        return str(error)
+        wrong = isinstance(error, ProfileError)
+        return _NoForecast(str(error), str(profile.path) if wrong else "")
 
 
-def _on_cluster(name: str, found: list[Placement] | str) -> Iterator[str]:
+def _on_cluster(name: str, found: list[Placement] | _NoForecast) -> Iterator[str]:
     """Yield what a plan takes on a cluster in words."""
-    if isinstance(found, str):
-        yield f"On {name}: not known, as {found}"
+    if isinstance(found, _NoForecast):
+        yield f"On {name}: not known, as {found.reason}"
         return
     yield from (f"On {name}: {_taking(one)}" for one in found)
 

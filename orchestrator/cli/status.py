@@ -25,6 +25,7 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
     say_steps,
+    say_training,
 )
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
@@ -175,13 +176,17 @@ def _exit_code(state: Status) -> int:
 
 
 def _restarted(state: Status) -> str:
-    """Say how many tasks were restarted after an attempt that ended without a report."""
+    """Say how many tasks were restarted, and how many of their processes were killed."""
+    killed = sum(task["killed"] for task in state["each_task"])
+    were = "process was" if killed == 1 else "processes were"
+    again = "" if any(one["set_aside"] for one in state["submissions"]) else ", and replaced"
+    told = f" {killed:,} training {were} killed{again}." if killed else ""
     counts = [task["restarts"] for task in state["each_task"] if task["restarts"]]
     if not counts:
-        return ""
+        return told
     times = "once" if sum(counts) == 1 else f"{sum(counts):,} times"
     who = "1 was" if len(counts) == 1 else f"{len(counts):,} were"
-    return f" {who} restarted {times}: an earlier attempt did not report its end."
+    return f" {who} restarted {times}: an earlier attempt did not report its end.{told}"
 
 
 def _print_status(sweep: Sweep, state: Status) -> None:
@@ -215,7 +220,7 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         for text in in_words([Choice(**choice) for choice in state["stacks"]]):
             say(text)
     for problem in (*_silence(state), *state["problems"]):
-        say(f"\n{problem}", to=errors)
+        say(f"\n{problem}")
     if state["duplicates"]:
         say(f"\nRuns trained more than once: {state['duplicates']:,}.")
     if state["recipes"] > 1:
@@ -227,7 +232,8 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         say(f"\n{count:,} failed: {cut(first)}{end}{rest}{alike}")
     console.print()
     if state["report"]:
-        console.print(f"Report: {state['report']}", soft_wrap=True)
+        what = "Report, of earlier results" if state["outdated"] else "Report"
+        console.print(f"{what}: {state['report']}", soft_wrap=True)
     say_steps(state)
 
 
@@ -307,6 +313,27 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
 
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  fix it, then: {training(sweep.paths, 'resume')}")
+
+
+def say_left_out(sweep: Sweep, only: str, waiting: int) -> None:
+    """Say how many runs of some cells stay missing, and how to train them after all."""
+    from manyseed.orchestrator.plans.change import choose_cells
+    from manyseed.orchestrator.submissions.submission import tasks_known
+
+    state = sweep.survey()
+    cells = choose_cells(state.plan, only, "--only")
+    left = state.with_state("missing").join(cells, on="cell", how="semi").height
+    of_cells = f"of {counted(len(cells), 'cell')}"
+    if not left:
+        say(f"No run {of_cells} is missing.")
+        return
+    cancelled = f"; {counted(waiting, 'waiting task')} cancelled" if waiting else ""
+    states = tasks_known(sweep.submissions())
+    trains = any(task.state == "running" for tasks in states for task in tasks)
+    flight = ", once what is in flight has ended" if trains else ""
+    runs = counted(left, "missing run")
+    say(f"No task trains the {runs} {of_cells} any more{flight}{cancelled}.")
+    say_training("Train them after all", sweep.paths, "resume")
 
 
 _LOOK_SECONDS = 5.0  # between two looks for fits that hang
@@ -400,9 +427,9 @@ def logs(
 
 def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: bool) -> None:
     from manyseed.orchestrator.progress import logs as texts
+    from manyseed.orchestrator.submissions.retries import as_mended, retry
     from manyseed.orchestrator.submissions.submission import (
         lost_failures,
-        retrying,
         submissions,
     )
     from manyseed.orchestrator.survey import survey
@@ -450,9 +477,8 @@ def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: b
     if groups and texts.retrained(paths, *survey(paths).failures):
         say_next("Some are being trained again", "status", directory, "--watch")
     elif groups:
-        retry = retrying(paths)
-        what = "Once the code is mended" if "--other-recipe" in retry else "Retry them"
-        console.print(f"{what}: {retry}", soft_wrap=True)
+        mended = as_mended(paths, survey(paths))
+        say_next(f"Retry them{mended.note}", *retry(paths, mended))
     else:
         say("No run failed.")
     say_unreadable(submissions(paths))

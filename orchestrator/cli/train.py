@@ -27,7 +27,6 @@ from manyseed.orchestrator.cli.output import (
     counted,
     dry_plan,
     duration,
-    errors,
     print_json,
     print_table,
     resumable,
@@ -44,6 +43,7 @@ from manyseed.orchestrator.cli.status import (
     ask_to_stop_here,
     follow,
     raise_if_broken,
+    say_left_out,
     say_unreadable,
     stop_here,
 )
@@ -419,9 +419,11 @@ def run(
     directory = out or Path(name_of(sweep_file, settings))
     again = ["run", sweep_file, "--out", directory]
     again += [word for setting in settings for word in ("--set", setting)]
-    again += ["--cluster", cluster] if cluster != AUTO else []
-    again += ["--workers", workers] if workers else []
-    again += ["--other-recipe"] if other_recipe else []
+    where_to = ["--cluster", cluster] if cluster != AUTO else []
+    where_to += ["--workers", workers] if workers else []
+    where_to += ["--other-recipe"] if other_recipe else []
+    again += where_to
+    resumed = ["resume", directory, *where_to]  # which goes on where data or the file has changed
     again += ["--detach"] if detach else []
     again += [word for each in metric or [] for word in ("--metric", each)]
     # reports errors in the file before any others
@@ -490,10 +492,10 @@ def run(
             if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
                 say(f"The jobs on {places} continue, without this terminal.")
                 say_next("Stop them", "cancel", directory)
-            say_next("Continue with", *again)
+            say_next("Continue with", *resumed)
             raise typer.Exit(INTERRUPTED) from None
         except SystemExit:  # SIGTERM, or a terminal that was closed
-            ask_to_stop_here(sweep, again)
+            ask_to_stop_here(sweep, resumed)
             raise
         raise_if_broken(sweep, last.reason, last.details)
     page = analyze_and_report(sweep, metric, None if profile is None else where)
@@ -509,7 +511,7 @@ def run(
     if runs["missing"]:
         say(f"\n{counted(runs['missing'], 'run')} missing.")
         for problem in state["problems"]:
-            say(problem, to=errors)
+            say(problem)
         say_commands(state["next"])
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
@@ -600,7 +602,7 @@ def cancel(
     running, waiting = sweep.cancel(only, now=now)
     say_unreadable(sweep.submissions())
     if only is not None:
-        _say_left_out(sweep, only, waiting)
+        say_left_out(sweep, only, waiting)
     elif running + waiting == 0:
         say("Nothing is running.")
     else:
@@ -609,22 +611,6 @@ def cancel(
         if running and not now:
             say_next("End these fits, too", "cancel", directory, "--now")
         say_training("Continue with", sweep.paths, "resume")
-
-
-def _say_left_out(sweep: Sweep, only: str, waiting: int) -> None:
-    """Say how many runs of some cells stay missing, and how to train them after all."""
-    from manyseed.orchestrator.plans.change import choose_cells
-
-    state = sweep.survey()
-    cells = choose_cells(state.plan, only, "--only")
-    left = state.with_state("missing").join(cells, on="cell", how="semi").height
-    of_cells = f"of {counted(len(cells), 'cell')}"
-    if not left:
-        say(f"No run {of_cells} is missing.")
-        return
-    cancelled = f"; {counted(waiting, 'waiting task')} cancelled" if waiting else ""
-    say(f"No task trains the {counted(left, 'missing run')} {of_cells} any more{cancelled}.")
-    say_training("Train them after all", sweep.paths, "resume")
 
 
 def pause(directory: Directory) -> None:

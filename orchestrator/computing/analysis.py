@@ -89,7 +89,7 @@ from manyseed.orchestrator.plans.twins import fits, sources_drawn
 from manyseed.orchestrator.store import arrays
 from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.reader import read_array
-from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.submissions.retries import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 

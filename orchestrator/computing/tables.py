@@ -30,7 +30,7 @@ from manyseed.orchestrator.disk.parquet import (
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command, nearest
 from manyseed.orchestrator.paths import DRAWN, SweepPaths
-from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.submissions.retries import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from manyseed.jobs import whole
 from manyseed.jobs.checks import parsed
-from manyseed.orchestrator.disk.placing import read_plain, unavailable
+from manyseed.orchestrator.disk.placing import make_below, read_plain, unavailable
 from manyseed.orchestrator.errors import LeaseHeld, LeaseLost, UnavailableError, UserError
 from manyseed.orchestrator.paths import LEASE
 from manyseed.slurm.processes import Process
@@ -145,7 +145,7 @@ def create(folder: Path, name: str, generation: int) -> bool:
     """Create the empty file of a generation; return False if it exists."""
     path = _file(folder, name, generation)
     with unavailable("take the lease", path):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_below(folder)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(path, flags, 0o666))

@@ -42,6 +42,12 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
         ) from error
 
 
+def make_below(folder: Path) -> None:
+    """Make a folder below ``tasks``, and that, but not a sweep's directory that is gone."""
+    folder.parent.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
+
+
 @contextlib.contextmanager
 def if_writable() -> Iterator[None]:
     """Let the block write what can be computed again; a read-only folder stays as it is."""

@@ -22,7 +22,6 @@ from manyseed.jobs.classifiers import is_own
 from manyseed.jobs.classifiers.record import OPTIONS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched, PreparedElsewhere
-from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     ManyseedError,
@@ -337,10 +336,12 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         )
 
 
-def tell_changed(canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths) -> None:
-    """Warn of files that have changed since they were planned: their prepared copies are used."""
+def of_changed_files(
+    canonicals: Mapping[str, Mapping[str, Any]], paths: SweepPaths
+) -> Iterator[str]:
+    """Say which files have changed since they were planned: their prepared copies are used."""
     for _, file in _changed_files(canonicals, paths):
-        warn(
+        yield (
             f"{file} has changed since it was planned: its copy of then is used. To use it "
             f"as it is now, {_REPLAN}."
         )

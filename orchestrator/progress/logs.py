@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +12,21 @@ from manyseed.analysis.counts import counted
 from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError, command
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    ManyseedError,
+    UnavailableError,
+    UserError,
+    command,
+)
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.runs import find_run
+from manyseed.orchestrator.submissions.retries import retrying
 from manyseed.orchestrator.submissions.submission import (
     SILENT,
     Submission,
     lost_failures,
     lost_files,
-    retrying,
     submissions,
     tasks_known,
     tasks_of,
@@ -186,15 +193,34 @@ def ending(paths: SweepPaths, what: str) -> str:
     last = attempts[-1]
     if last.state not in _HOW:
         return ""
-    left = f", {last.pending:,} left" if last.pending else ""
-    done, here = sum(attempt.n_done for attempt in attempts), ""
-    if len(attempts) > 1:
-        if not submission.skipped_cells:  # the report of one that was killed may be old
-            failed = sum(attempt.n_failed for attempt in attempts)
-            done = max(done, last.runs - last.pending - last.set_aside - failed)
-        here = f" ({last.n_done:,} in its last attempt)"
+    done, n_left = _counted(paths, submission, task, attempts)
+    left = f", {n_left:,} left" if n_left else ""
+    here = f" ({last.n_done:,} in its last attempt)" if len(attempts) > 1 else ""
     runs = f": {done:,} of {counted(last.runs, 'run')} done{here}{left}" if last.runs else ""
     return f"The task {_HOW[last.state]}{runs}."
+
+
+def _counted(
+    paths: SweepPaths, submission: Submission, task: int, attempts: Sequence[Attempt]
+) -> tuple[int, int]:
+    """Return how many runs of a task are done and left: of the last submission, as status counts.
+
+    What later ones trained, and cells that were left out, are not of its doing.
+    """
+    last, done = attempts[-1], sum(attempt.n_done for attempt in attempts)
+    if submission.skipped_cells:
+        return done, last.pending
+    if submission.number == submissions(paths)[-1].number:
+        with suppress(ManyseedError, OSError):  # damage that is named beside
+            state, held = survey(paths), held_rows([submission.files.task(task)])
+            counts = [
+                len(state.with_state(*names).join(held, on=["group", "row"], how="semi"))
+                for names in (("done", "copy"), ("missing",))
+            ]
+            return counts[0], max(0, counts[1] - last.set_aside)
+    failed = sum(attempt.n_failed for attempt in attempts)
+    # the report of one that was killed may be old
+    return max(done, last.runs - last.pending - last.set_aside - failed), last.pending
 
 
 def _unstarted(paths: SweepPaths, submission: Submission, number: int) -> str:

@@ -156,6 +156,7 @@ def problems(
     `rest`: as `unheld` returns.
     """
     yield from map(_foreign, state.foreign)
+    yield from _changed_data(paths, state)
     is_unfinished = bool(state.counts["missing"] or state.counts["failed"])
     yield from _of_tasks(paths, listed, tasks, left_behind, rest, is_unfinished=is_unfinished)
     yield from (f"{file} is lost: restore it" for file in lost_files(paths))
@@ -169,6 +170,13 @@ def problems(
             f"Zarr readers do not see: {command('verify', paths.directory, '--compact')} "
             "(analyze does so, too)"
         )
+
+
+def _changed_data(paths: SweepPaths, state: Survey) -> Iterator[str]:
+    if state.counts["missing"]:
+        from manyseed.orchestrator.submissions.requirements import of_changed_data  # reads the file
+
+        yield from of_changed_data(paths, state)
 
 
 def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:

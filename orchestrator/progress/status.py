@@ -26,13 +26,12 @@ from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.submissions.memory import to_ask_for
 from manyseed.orchestrator.submissions.patience import brief_if_trained
+from manyseed.orchestrator.submissions.retries import Mended, as_mended, retry
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
     TaskState,
-    as_mended,
     on_cluster,
-    retry,
     submissions,
     tasks_of,
 )
@@ -41,9 +40,8 @@ from manyseed.orchestrator.tasks.attempts import kind
 from manyseed.orchestrator.tasks.intent import stop_request
 from manyseed.slurm.commands import compact_ids
 
+_NOT_OWN = Mended()
 Step = tuple[str, tuple[object, ...]]  # the purpose of a command, and its arguments
-
-_MENDED = "Once the code is mended"
 
 
 def next_steps(
@@ -58,7 +56,7 @@ def next_steps(
     damaged: bool = False,
     memory: str = "",
     first: str = "",
-    mended: Sequence[str] = (),
+    mended: Mended = _NOT_OWN,
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
@@ -67,7 +65,7 @@ def next_steps(
     wait or run were asked to stop. `covers`: as in `unanalysed`. `damaged`: whether result tables
     are. `memory`: what tasks must ask for that lacked it, unless `resume` decides. `first`: what
     must change before missing runs are trained, as `problems.to_change`. `mended`: as
-    `submission.as_mended` returns.
+    `retries.as_mended` returns.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -88,13 +86,13 @@ def next_steps(
             yield "Check", ("verify", directory)
             return
         what, words = _training(paths, bool(tasks or runs["done"]), cells, memory, mended)
-        if mended and runs["failed"]:  # of which `resume` trains none beside missing ones
+        if mended.note and runs["failed"]:  # of which `resume` trains none beside missing ones
             yield what, retry(paths, mended)
             what = "Then the missing ones"
-        yield first if first and not mended and words[0] == "resume" else what, words
+        yield first if first and not mended.note and words[0] == "resume" else what, words
         return
     if runs["failed"]:
-        yield _MENDED if mended else "Retry", retry(paths, mended)
+        yield f"Retry{mended.note}", retry(paths, mended)
     if not runs["done"]:
         return
     if analysing:
@@ -120,7 +118,7 @@ def _training(
     submitted: bool,
     cells: pl.DataFrame,
     memory: str = "",
-    mended: Sequence[str] = (),
+    mended: Mended = _NOT_OWN,
 ) -> Step:
     """Return the step that missing runs need: fetching data, tuning, or submitting."""
     from manyseed.orchestrator.plans.searches import searches, to_tune
@@ -134,9 +132,9 @@ def _training(
     except ManyseedError:
         pass  # submitting reports what is wrong
     what, verb = ("Continue with", "resume") if submitted else ("Next", "submit")
-    what = _MENDED if mended else what
+    what = f"Continue{mended.note}" if mended.note else what
     more = ("--memory", memory) if memory and verb == "resume" else ()
-    return what, (verb, directory, *more, *mended, *on_cluster(paths))
+    return what, (verb, directory, *more, *mended.words, *on_cluster(paths))
 
 
 def _has_data(cells: pl.DataFrame) -> bool:
@@ -204,6 +202,7 @@ class TaskStatus(TypedDict):
     done: int
     failed: int
     restarts: int  # after attempts that ended without a report
+    killed: int  # training processes
 
 
 class SubmissionStatus(TypedDict):
@@ -436,6 +435,7 @@ def _task(submission: Submission, task: TaskState) -> TaskStatus:
         "done": task.done,
         "failed": task.failed,
         "restarts": task.restarts,
+        "killed": task.killed,
     }
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.formulas import true_margin
 from manyseed.jobs import whole
-from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.disk.placing import make_below, unavailable
 from manyseed.orchestrator.errors import LeaseLost
 from manyseed.orchestrator.paths import JOURNAL
 from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, NO_RECIPE
@@ -339,7 +339,7 @@ class JournalWriter:
         self._synced = 0
         self._last_sync = time.monotonic()
         with unavailable("create", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_below(path.parent)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._file: int | None = os.open(path, flags, 0o666)
             whole.sync(path.parent)

@@ -216,7 +216,9 @@ def require_chains(profile: Profile) -> None:
     scheduler_of(profile.reached).require_slurm("--detach", "no job waits for others", remedy)
 
 
-def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | UnavailableError:
+def refusal(
+    error: ClusterError | Refused, profile: Profile, unlisted: str = ""
+) -> UserError | UnavailableError:
     """Return the error to report when jobs of a profile could not be submitted."""
     if isinstance(error, ClusterUnavailable):
         return UnavailableError(str(error))
@@ -225,7 +227,8 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
         given = ", or what --memory asks for" if "memory" in str(error).lower() else ""
         remedy = f"nothing was submitted; fix the profile{given}{check}"
         name = system_of(profile.reached).name
-        return UserError(f"{name} refuses: {error}", file=profile.path, remedy=remedy)
+        told = "; ".join(filter(None, (f"{name} refuses: {error}", unlisted)))
+        return UserError(told, file=profile.path, remedy=remedy)
     if error.option == "folder":
         return UserError(error.reason, file=str(error.value), remedy="rename the folder")
     remedy = 'add it with gres or gpus, or leave out device = "gpu"'
@@ -268,12 +271,14 @@ def submit_arrays(
     after: Sequence[str] = (),
     needs: Sequence[str] = (),
     noted: bool = True,
+    unlisted: str = "",
 ) -> None:
     """Submit the arrays of a submission whose intent is on disk, as `submit_jobs` does.
 
     What the scheduler refuses is told as a user's error; if it took nothing, the folder goes.
     `again` is the command that submits the rest, for messages. `after`, `needs`: as in
-    `slurm.arrays.Tasks`. `noted`: whether the profile becomes one of the user's.
+    `slurm.arrays.Tasks`. `noted`: whether the profile becomes one of the user's. `unlisted`:
+    as `possible.unlisted` says, told if the scheduler refuses.
     """
     is_taken = True
     try:
@@ -286,7 +291,7 @@ def submit_arrays(
         if not (jobs := submission.noted_jobs()):
             is_taken = False
             shutil.rmtree(submission.folder)
-            raise refusal(error, profile) from None
+            raise refusal(error, profile, unlisted) from None
         submission.files.submitted.touch()
         raise UnavailableError(
             f"{system_of(profile.reached).name} took {len(jobs):,} of "

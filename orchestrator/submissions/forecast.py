@@ -22,7 +22,6 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
@@ -30,7 +29,7 @@ from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.submissions import cluster, memory, submitting
-from manyseed.orchestrator.submissions.possible import require_possible
+from manyseed.orchestrator.submissions.possible import ProfileError, require_possible, unlisted
 from manyseed.orchestrator.submissions.requirements import continuing, require_jobs
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import submissions
@@ -69,7 +68,8 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     scheduler = scheduler_of(profile.reached)
     with scheduler.active():
         discovered = scheduler.system.limits()
-    _require_listed(profile, classes, discovered)
+    if told := unlisted(profile, classes, discovered):
+        raise ProfileError(told)
     require_possible(profile, classes, discovered)
     for name in classes:
         cluster.require(profile, name, paths.directory)
@@ -104,20 +104,6 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
             )
         )
     return found
-
-
-def _require_listed(profile: Profile, classes: Sequence[str], discovered: Cluster) -> None:
-    """Raise for a partition that SLURM does not list: it is misspelt, or hidden from the user."""
-    listed = [part.name for part in discovered.partitions]
-    for name in classes:
-        resources = profile.resources(name)
-        asked = resources.options.get("partition", "")
-        lacks = [part for part in asked.split(",") if part and part not in listed]
-        if listed and lacks and "partition" not in resources.extra:
-            raise UnavailableError(
-                f"SLURM lists no partition {quoted(lacks[0])} ({name}.partition); "
-                f"it lists {', '.join(listed)}"
-            )
 
 
 def to_train(change: Change, paths: SweepPaths) -> pl.DataFrame:

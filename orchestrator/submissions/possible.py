@@ -5,10 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from manyseed.orchestrator.errors import UserError
+from manyseed.jobs.checks import quoted
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.submissions import memory
 from manyseed.slurm.discover import Cluster, Partition
 from manyseed.slurm.profile import Profile
+
+
+class ProfileError(UnavailableError):
+    """A profile asks for what its scheduler does not list, and probably refuses."""
+
+
+def unlisted(profile: Profile, classes: Iterable[str], cluster: Cluster) -> str:
+    """Say which partition of a profile SLURM does not list; empty if it lists all.
+
+    It is misspelt, or hidden from the user.
+    """
+    listed = [part.name for part in cluster.partitions]
+    for name in classes:
+        resources = profile.resources(name)
+        asked = resources.options.get("partition", "")
+        lacks = [part for part in asked.split(",") if part and part not in listed]
+        if listed and lacks and "partition" not in resources.extra:
+            return (
+                f"SLURM lists no partition {quoted(lacks[0])} ({name}.partition); "
+                f"it lists {', '.join(listed)}"
+            )
+    return ""
 
 
 def require_possible(profile: Profile, classes: Iterable[str], cluster: Cluster) -> None:

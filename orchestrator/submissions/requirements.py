@@ -19,7 +19,12 @@ from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change, on_disk
-from manyseed.orchestrator.plans.code import CodeHere, require_fetched, require_files, tell_changed
+from manyseed.orchestrator.plans.code import (
+    CodeHere,
+    of_changed_files,
+    require_fetched,
+    require_files,
+)
 from manyseed.orchestrator.plans.cost import require_room, rooms, store_bytes
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
@@ -110,7 +115,13 @@ def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
     """Refuse rows whose datasets have not been fetched; tell of files that have changed since."""
     data = _data(state, rows)
     require_fetched(data, paths.sweep_file)
-    tell_changed(data, paths)
+    for text in of_changed_files(data, paths):
+        warn(text)
+
+
+def of_changed_data(paths: SweepPaths, state: Survey) -> Iterator[str]:
+    """Say which files that missing runs are trained on have changed since they were planned."""
+    return of_changed_files(_data(state, state.with_state("missing")), paths)
 
 
 def require_same_data(paths: SweepPaths) -> None:

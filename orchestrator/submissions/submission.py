@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from manyseed.jobs.checks import cut
 from manyseed.orchestrator.disk.placing import file_clock
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
     DamagedFile,
     ManyseedError,
-    RunsError,
     UnavailableError,
     UserError,
     command,
@@ -29,11 +24,9 @@ from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, is_gone, needed, own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
 from manyseed.orchestrator.tasks.attempts import (
-    COPY_OF_FAILED,
     UNREADABLE,
     Attempt,
     attempt_lease,
-    kind,
     read_attempts,
     read_failures,
 )
@@ -55,11 +48,6 @@ from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile
 from manyseed.slurm.states import JobState, named_for_memory
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from manyseed.orchestrator.survey import Survey
 
 OVER = ("finished", "stopped", "broken")
 """States of an attempt that mean its task is over, wherever it ran."""
@@ -115,6 +103,11 @@ class TaskState:
     def restarts(self) -> int:
         """How often it was begun again after an attempt that ended without a report."""
         return sum(attempt.state == "running" for attempt in self.attempts[:-1])
+
+    @property
+    def killed(self) -> int:
+        """How many training processes of its attempts were killed; others took their runs over."""
+        return sum(attempt.killed for attempt in self.attempts)
 
     @property
     def last(self) -> Attempt:
@@ -594,69 +587,6 @@ def training(paths: SweepPaths, verb: str, *words: object) -> str:
     return command(verb, paths.directory, *words, *on_cluster(paths))
 
 
-def as_mended(paths: SweepPaths, state: Survey, *, missing: bool = False) -> list[str]:
-    """Return the words by which `resume` trains own code that was mended; mostly none.
-
-    Own code is mended after runs failed, or if `missing` ended their process. Where others of that
-    code are finished, it makes another recipe.
-    """
-    suspect = state.with_state("failed", *["missing"] * missing).select("cell").unique()
-    if suspect.is_empty():
-        return []
-    from manyseed.jobs.classifiers import is_own
-    from manyseed.orchestrator.provenance import code_key, read_recipes
-
-    def keys(cells: pl.DataFrame) -> set[str]:
-        texts = (text for text in cells["canonical"] if '"own":' in text)
-        described = (json.loads(text)["classifier"] for text in texts)
-        return {code_key(one) for one in described if is_own(one)}
-
-    wrong = keys(state.plan.cells.join(suspect, on="cell", how="semi"))
-    wrong = wrong and wrong & keys(state.finished_cells)
-    recipes = read_recipes(paths.recipes).values() if wrong else ()
-    digests = (one.own.get(key, "") for one in recipes if one.own for key in wrong)
-    # users mend files; libraries have versions instead
-    return ["--other-recipe"] * any(digest.startswith("sha256:") for digest in digests)
-
-
 def watching(paths: SweepPaths) -> str:
     """Return the command that watches tasks."""
     return command("status", paths.directory, "--watch")
-
-
-def retrying(paths: SweepPaths, state: Survey | None = None) -> str:
-    """Return the command that trains failed runs again, also after own code was mended."""
-    from manyseed.orchestrator.survey import survey  # imports polars
-
-    return command(*retry(paths, as_mended(paths, state or survey(paths))))
-
-
-def retry(paths: SweepPaths, mended: Sequence[str]) -> tuple[object, ...]:
-    """Return the words of `retrying`'s command. `mended`: as `as_mended` returns."""
-    return ("resume", paths.directory, "--failed", *mended, *on_cluster(paths))
-
-
-def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
-    """Return the error for a request that needs a finished run; it says why runs failed, if any."""
-    from manyseed.orchestrator.survey import survey  # imports polars
-
-    state, trains = survey(paths), is_training(paths)
-    if failed := state.counts["failed"]:
-        again = f"train them again: {retrying(paths, state)}"
-        every = [*state.failures.values()]
-        # a copy of a failed run failed for the same reason
-        causes = [failure for failure in every if not failure.error.endswith(COPY_OF_FAILED)]
-        kinds = Counter(kind(failure) for failure in causes or every)
-        its, count = kinds.most_common(1)[0]
-        error = next(failure.error for failure in causes or every if kind(failure) == its)
-        total = state.counts["runs"]
-        what = f"all {total:,} runs failed" if failed == total else f"{failed:,} of {total:,} runs"
-        what = what if failed == total else f"no run is finished, and {what} failed"
-        most = f", {count:,} of them" if len(kinds) > 1 else ""
-        return RunsError(
-            f"{paths.directory}: {what}{most}: {cut(error.splitlines()[0])}\n"
-            f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"
-            f"  then {f'watch the tasks that train: {watching(paths)}' if trains else again}"
-        )
-    remedy = watching(paths) if trains else training(paths, "submit")
-    return UserError("no run is finished yet", file=paths.directory, remedy=remedy)

@@ -48,7 +48,7 @@ from manyseed.orchestrator.provenance import cpu_class, keep_numbers
 from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster, memory
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
-from manyseed.orchestrator.submissions.possible import require_possible
+from manyseed.orchestrator.submissions.possible import require_possible, unlisted
 from manyseed.orchestrator.submissions.requirements import (
     continuing,
     gpu_here,
@@ -456,6 +456,7 @@ class _Submitter:
             training(self.paths, "resume"),
             needs=self.needs,
             noted=box is None,
+            unlisted=unlisted(profile, classes, discovered),
         )
         return submission
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from manyseed.orchestrator.disk.records import (
     require_same_plan,
     write_json,
 )
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.tasks.intent import FAILURES, PROGRESS, SubmissionPaths
 
@@ -115,6 +116,8 @@ class Attempt:
         left_out += [] if self.blocks or self.exit_code is not None else ["blocks", "exit_code"]
         for name in left_out:
             del value[name]
+        if not folder.is_dir():  # a sweep that was moved is not begun anew where it was
+            raise StoreUnavailable(f"{folder} is gone: its sweep was moved or removed")
         write_json(folder / PROGRESS, value, durable=durable)
 
     @property
@@ -147,6 +150,21 @@ class Failure:
     plan: str = ""
     """Identity of the plan that the address refers to; empty if an earlier version wrote it."""
     file: Path = field(default=Path())  # the file that reports it
+
+
+def begin(folder: Path) -> int:
+    """Make an attempt's folder, and return its descriptor for `followed`."""
+    folder.mkdir(parents=True)
+    return os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def followed(folder: Path, descriptor: int) -> Path:
+    """Return where the folder of an attempt is now, if it was moved and the system tells that."""
+    with suppress(OSError):
+        now = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if not folder.is_dir() and now.is_dir():
+            return now
+    return folder
 
 
 def attempt_lease(attempt: str) -> str:

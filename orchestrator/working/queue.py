@@ -170,6 +170,9 @@ _LEAST_BYTES = 2**20
 
 def fault(error: BaseException, reason: str, details: str, paths: SweepPaths) -> Fault:
     """Return the fault for an error; a full disk and a wrong folder are the same on every node."""
+    if not paths.directory.is_dir():
+        told = f"{paths.directory} was moved or removed while it trained"
+        return Fault(told, details, is_of_task=True)
     if isinstance(error, PreparedElsewhere):
         return Fault(reason, details, is_of_task=True)
     if (code := _sweeps_disk_full(error, paths.directory)) is None:

@@ -33,6 +33,8 @@ from manyseed.orchestrator.tasks.attempts import (
     Attempt,
     add_failures,
     attempt_lease,
+    begin,
+    followed,
     read_attempts,
     valid_failures,
 )
@@ -266,7 +268,7 @@ class TaskAttempt:
         self.earlier = read_attempts(submission, number, plan=self.task.plan)
         self.unreported = [one.folder for one in self.earlier if one.state == "running"]
         self.folder = files.attempt(number, os.urandom(4).hex())
-        self.folder.mkdir(parents=True)
+        self.opened = begin(self.folder)
         # reserve space for the last report, in case the disk is full by then
         self.reserve = self.folder / RESERVE
         place(self.reserve, bytes(_RESERVE_BYTES))
@@ -285,15 +287,14 @@ class TaskAttempt:
         self.done: Counter[int] = Counter()
         self.failed: Counter[int] = Counter()
         self.longest: dict[int, float] = {}
-        self.set_aside = self.killed = 0
+        self.set_aside = self.killed = self.memory = 0
         self.fault: Fault | None = None
         self.is_task_at_fault = False
         self.stop = Stop(is_job=bool(node.job_id))
         self.barren_starts = 0
         self.started = time.time()
         self._began = time.monotonic()
-        self._reported = self._requests_read = self._measured = 0.0
-        self.memory, self.cpu_seconds = 0, 0.0
+        self._reported = self._requests_read = self._measured = self.cpu_seconds = 0.0
 
     def run(self) -> str:
         """Train until nothing is left, a stop is requested, or the machine is at fault."""
@@ -322,6 +323,7 @@ class TaskAttempt:
             state = "broken" if self.fault else state
             if state == _INTERRUPTED and self.intent.scheduler == NO_CLUSTER:
                 state = _STOPPED  # only SLURM starts it again
+            self.folder = followed(self.folder, self.opened)
             self._report(state)
         return state
 

@@ -224,7 +224,7 @@ def test_a_full_disk_ends_the_task_and_loses_nothing(
     assert reason in task["reason"]
     shown = command("status", sweep.directory)
     assert shown.returncode == 3
-    assert reason in shown.stderr
+    assert reason in shown.stdout
     assert sweep.status()["runs"]["missing"] > 0
     before = journaled(sweep)
     assert before

@@ -265,12 +265,18 @@ def test_what_is_proposed_after_own_code_failed_trains_the_mended_code(
         assert f"{left} runs ended their process twice, and were left out" in said
         assert f"manyseed logs {directory} 1/0" in said
     (proposed,) = {one["command"] for one in state["next"] if " resume " in one["command"]}
-    only_then = f"Once the code is mended: {proposed}"
-    assert only_then in said
+    assert "--other-recipe" not in proposed, "what failed may lie outside of the code"
+    told = f"(add --other-recipe once its code is mended): {proposed}"
+    assert told in said
     if failed:
-        assert only_then in inside("logs", directory, "--failed")[1]
+        assert told in inside("logs", directory, "--failed")[1]
     (tmp_path / "mine.py").write_text(ENDS.format(below=0.5, does="pass"))
-    code, said = inside(*shlex.split(proposed)[1:], "--watch")
+    steps = Sweep(directory).status()["next"]
+    (mended,) = {one["command"] for one in steps if " resume " in one["command"]}
+    assert mended == f"{proposed} --other-recipe"
+    if failed:
+        assert f"with the changed code: {mended}" in inside("logs", directory, "--failed")[1]
+    code, said = inside(*shlex.split(mended)[1:], "--watch")
     assert (code, Sweep(directory).status()["runs"]["done"]) == (0, 6), said
 
 

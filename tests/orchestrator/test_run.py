@@ -224,7 +224,7 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 130, output
-    assert f"Continue with: manyseed run {sweep_file} --out {directory} --workers 2" in output
+    assert f"Continue with: manyseed resume {directory} --workers 2" in output
     sweep = Sweep(directory)
     assert not sweep.is_running
     before = sweep.status()["runs"]
@@ -283,7 +283,7 @@ def test_a_run_that_ignores_ctrl_c_and_is_terminated_stops_what_trains_here(
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 143, output
-    told = "What trains here ends after the fits in flight.\nContinue with: manyseed run "
+    told = "What trains here ends after the fits in flight.\nContinue with: manyseed resume "
     assert told in output
     (submission,) = sweep.submissions()
     assert stop_request(submission.folder) == STOPPED

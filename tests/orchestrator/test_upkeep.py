@@ -328,7 +328,7 @@ def test_journals_of_another_sweep_do_not_count(quick: Sweep, tmp_path: Path) ->
     shutil.copyfile(journal, there)
     assert other.status()["runs"]["missing"] == 64
     result = command("status", other.directory)
-    assert f"{there} holds runs of another sweep" in " ".join(result.stderr.split())
+    assert f"{there} holds runs of another sweep" in " ".join(result.stdout.split())
     found = other.verify()
     assert [one["problem"] for one in found["findings"]] == [
         "holds runs of another sweep, which do not count here"
@@ -728,8 +728,8 @@ def test_a_planned_sweep_finds_its_file_from_any_folder(
     data.write_text(data.read_text() + "1,1,1\n")
     os.utime(data, (4e9, 4e9))
     here = ("--cluster", "local", "--workers", 1)
-    for verb, code in (("submit", 2), ("resume", 0)):
-        done = command(verb, sweep.directory, *here)
+    for verb, *more, code in (("status", 3), ("submit", *here, 2), ("resume", *here, 0)):
+        done = command(verb, sweep.directory, *more)
         assert f"{data} has changed since it was planned" in " ".join(done.output.split())
         assert done.returncode == code, done.output
     sweep.wait()

@@ -395,7 +395,7 @@ def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequ
         for group in usual_first(groups, _axes)
     ]
     accuracy, consistency = (one.purpose.partition(" at ")[0] for one in groups[0].answers[:2])
-    ec = consistency.replace("local error consistency", "EC")
+    ec = consistency.replace("local error consistency", "EC local")
     level = ["α̂"] if tested else []
     return ["", "runs needed for:", accuracy, ec, *level, "there", "enough"], table
 

@@ -49,7 +49,8 @@ from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.submissions.requirements import require_code
-from manyseed.orchestrator.submissions.submission import is_training, retrying, watching
+from manyseed.orchestrator.submissions.retries import retrying
+from manyseed.orchestrator.submissions.submission import is_training, watching
 from manyseed.orchestrator.survey import survey
 from manyseed.slurm import local
 

@@ -186,6 +186,15 @@ def test_notes_on_a_plan_are_counted_and_the_command_prints_them(login: Path) ->
         assert all(note in every and note not in said for note in notes), every
 
 
+def test_that_runs_are_copies_is_told_beside_the_number_of_notes(login: Path) -> None:
+    text = TEXT.replace('["lr-sgd"]', '["lr-sgd", "xgb"]')
+    text = text.replace("[[grid]]", '[[grid]]\nvary = ["init+batch"]\nperturb_labels = ["none"]')
+    write(login / "s.toml", f"{text}[classifier.mlp]\nepochs = 3\n")
+    said = inside("plan", "s.toml", "--out", "s")[1]
+    assert "notes: manyseed plan s.toml --out s --dry-run" in said
+    assert "Identical to the first run of their repeat" in said
+
+
 def test_a_login_node_computes_on_one_core_and_says_what(
     login: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

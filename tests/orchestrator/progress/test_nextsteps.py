@@ -17,9 +17,11 @@ from manyseed.orchestrator.computing.tables import TABLES
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.plans.plan import CELLS
 from manyseed.orchestrator.progress.status import next_steps, unanalysed, unreported
+from manyseed.orchestrator.submissions.retries import Mended
 from tests.orchestrator.conftest import QUICK, inside, write
 
 DONE = {"done": 60, "copy": 4, "failed": 0, "missing": 0}
+CHANGED = Mended(" with the changed code", ["--other-recipe"])
 NO_CELLS = pl.DataFrame(schema=dict(CELLS))
 
 
@@ -65,11 +67,14 @@ def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:
 
 
 def test_failed_runs_beside_missing_ones_have_a_command_of_their_own(paths: Any) -> None:
-    """Without ``--failed``, the mended code would train the missing ones alone."""
+    """Without ``--failed``, only the missing ones would be trained."""
     runs = DONE | {"missing": 12, "failed": 8}
-    steps = [*next_steps(paths, runs, ["finished"], NO_CELLS, mended=["--other-recipe"])]
+    steps = [*next_steps(paths, runs, ["finished"], NO_CELLS, mended=CHANGED)]
     assert steps[1:] == [
-        ("Once the code is mended", ("resume", paths.directory, "--failed", "--other-recipe")),
+        (
+            "Continue with the changed code",
+            ("resume", paths.directory, "--failed", "--other-recipe"),
+        ),
         ("Then the missing ones", ("resume", paths.directory, "--other-recipe")),
     ]
 

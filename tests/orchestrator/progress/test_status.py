@@ -77,6 +77,15 @@ def test_a_restart_after_an_attempt_without_a_report_is_told(sweep: Sweep, attem
     assert [task["restarts"] for task in sweep.status()["each_task"]] == [1]
 
 
+def test_training_processes_that_were_killed_are_told(sweep: Sweep, attempt: Path) -> None:
+    last = Attempt.read(attempt)
+    assert "killed" not in inside("status", sweep.directory)[1]
+    for killed, told in ((1, "1 training process was killed"), (3, "3 training processes were")):
+        replace(last, killed=killed).write(attempt)
+        assert told in inside("status", sweep.directory)[1]
+        assert [task["killed"] for task in sweep.status()["each_task"]] == [killed]
+
+
 @pytest.mark.parametrize("name", ["intent.json", "jobs.json", "task-0000.json", "progress.json"])
 def test_a_lost_file_of_a_submission_is_named(sweep: Sweep, name: str) -> None:
     as_on_a_cluster(sweep.directory)
@@ -137,6 +146,7 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert (
         ending(sweep.paths, "1/0") == f"The task finished: {last.n_done} of {last.runs} runs done."
     )
+    followed_by_another(sweep)
     replace(last, state="stopped", done={"a/b": 2}, pending=last.runs - 2).write(attempt)
     told = f"The task stopped, as was asked: 2 of {last.runs} runs done, {last.runs - 2} left."
     assert ending(sweep.paths, "1/0") == told
@@ -154,7 +164,24 @@ def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
     assert ending(sweep.paths, "1/0") == told
 
 
+def followed_by_another(sweep: Sweep) -> None:
+    """Add a submission, so that what is stored by now is not of the first one's doing."""
+    shutil.copytree(sweep.paths.submission(1), sweep.paths.submission(2))
+
+
+def test_logs_of_the_last_task_count_as_status_does(sweep: Sweep, attempt: Path) -> None:
+    """Its report is older than what its processes finished when it broke, as on a full disk."""
+    last = Attempt.read(attempt)
+    replace(last, state="broken", done={"0": 1}, pending=last.runs - 1).write(attempt)
+    runs = sweep.status()["runs"]
+    done = runs["done"] + runs["copy"]
+    assert ending(sweep.paths, "1/0") == f"The task broke: {done} of {last.runs} runs done."
+    followed_by_another(sweep)
+    assert ending(sweep.paths, "1/0").startswith(f"The task broke: 1 of {last.runs} runs done, ")
+
+
 def test_logs_of_a_task_count_what_earlier_attempts_did(sweep: Sweep, attempt: Path) -> None:
+    followed_by_another(sweep)
     last = Attempt.read(attempt)
     total, earlier = last.runs, attempt.with_name("0000-1")
     earlier.mkdir()

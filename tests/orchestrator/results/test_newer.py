@@ -123,6 +123,10 @@ def test_other_runs_in_place_of_dropped_ones_are_not_taken_for_them(
     assert state["outdated"][0] == "the results cover 32 of 64 finished runs"
     assert "manyseed analyze" in state["next"][-1]["command"]
     assert command("query", sweep.directory).stderr.count(told) == 1
+    sweep.paths.report.parent.mkdir(exist_ok=True)
+    sweep.paths.report.touch()  # as new as the results
+    shown = command("status", sweep.directory).stdout
+    assert f"Report, of earlier results: {sweep.paths.report}\n" in shown
     sweep.analyze(Options(resamples=5))
     assert newer(sweep.paths) == ""
 

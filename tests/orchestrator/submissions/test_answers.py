@@ -158,7 +158,7 @@ def test_where_accounting_refuses_a_resume_goes_by_squeue(lab: Lab, sweep: Sweep
     lab.states |= {"2_0": "PENDING"}
     shown = command("status", sweep.directory)
     assert shown.returncode == 3, shown.output
-    assert "Accounting" not in shown.stderr, "the same process"
+    assert "Accounting" not in shown.output, "the same process"
 
 
 def test_nothing_is_submitted_again_unless_the_controller_has_forgotten_it(
@@ -200,20 +200,20 @@ def test_what_waits_to_be_released_is_named_with_the_way(lab: Lab, sweep: Sweep)
     shown = command("status", sweep.directory)
     assert f"Tasks: {RUNS} held (1_[0-{RUNS - 1}])" in shown.stdout, shown.output
     told = f"{RUNS} tasks are held ({lab.reason}) and will not start: scontrol release '1_[0-3]'"
-    assert told in " ".join(shown.stderr.split())
+    assert told in " ".join(shown.stdout.split())
     lab.reason = "QOSMaxJobsPerUserLimit"
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     assert f"{RUNS} tasks are waiting: {lab.reason}" in told
     assert "does not pass" not in told
     lab.reason = "PartitionTimeLimit"
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     assert f"{RUNS} tasks are waiting: {lab.reason}, which does not pass: lower time in" in told
     assert f"lab.toml, manyseed cancel {sweep.directory}, then manyseed resume" in told
     lab.reason = "JobHeldUser"
     assert command("cancel", sweep.directory, "--pause").returncode == 0
     shown = command("status", sweep.directory)
-    assert "releases paused tasks" in " ".join(shown.stderr.split()), shown.output
-    assert "will not start" not in shown.stderr
+    assert "releases paused tasks" in " ".join(shown.stdout.split()), shown.output
+    assert "will not start" not in shown.stdout
 
 
 def test_what_ends_before_python_starts_is_told_with_its_last_line(
@@ -221,12 +221,12 @@ def test_what_ends_before_python_starts_is_told_with_its_last_line(
 ) -> None:
     """Such as a setup command of the profile that fails in the job."""
     lab.states = {f"1_{n}": "FAILED" for n in range(RUNS)}
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     said = f"{RUNS} tasks were stopped by an error before training"
     assert f"{said}; see setup, modules and python in {tmp_path / 'lab.toml'}" in told
     logs = next(iter(sweep.directory.rglob("*.sh"))).parent
     (logs / "1_0_0_log.err").write_text("module: no torch/9.9\n\n")
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     assert f"{said}: module: no torch/9.9; see setup" in told
     assert f"manyseed logs {sweep.directory} 1_0" in told
 
@@ -237,14 +237,14 @@ def test_a_line_of_setup_that_failed_is_told_while_runs_are_missing(lab: Lab, sw
     logs = next(iter(sweep.directory.rglob("*.sh"))).parent
     lines = "/d/slurm_script: line 9: /no/activate: No such file\nsrun: error: n1: code 1\n"
     (logs / "1_0_0_log.err").write_text(lines)
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     assert "before training: /no/activate: No such file … srun: error: n1: code 1; see" in told
     broke(sweep, 1, 0, "this Python has no torch")
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     assert "a line of setup failed in job 1_0, which went on: /no/activate: No such file;" in told
     more = "/d/slurm_script: line 10: module: command not found\n"
     (logs / "1_0_0_log.err").write_text(lines + more)
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     both = "2 lines of setup failed in job 1_0, which went on: /no/activate: No such file and 1"
     assert both in told
 
@@ -275,7 +275,7 @@ def test_logs_of_what_ended_before_training_say_so(
     assert printed.startswith("The task failed (exit code 1) before training; it printed nothing.")
     assert told in printed
     shown = command("status", sweep.directory)
-    assert f"correct it, then: manyseed resume {sweep.directory}" in " ".join(shown.stderr.split())
+    assert f"correct it, then: manyseed resume {sweep.directory}" in " ".join(shown.stdout.split())
     assert f"Once {file} is corrected: manyseed resume {sweep.directory}" in shown.stdout
     logs = next(iter(sweep.directory.rglob("*.sh"))).parent
     (logs / "1_0_0_log.err").write_text("module: no torch/9.9\n")
@@ -299,7 +299,7 @@ def test_why_earlier_submissions_broke_is_told_while_their_runs_are_missing(
         broke(sweep, 1, number, reason)
     lab.states = {"2_0": "CANCELLED"}
     shown = command("status", sweep.directory)
-    told = " ".join(shown.stderr.split())
+    told = " ".join(shown.stdout.split())
     assert f"{RUNS - 1} tasks were ended: {reason}" in told
     assert "the disk is full" not in told, "its runs were submitted again"
     after = f"With more time than 10 min 00 s in {tmp_path / 'lab.toml'}: "
@@ -317,7 +317,7 @@ def test_a_walltime_that_was_too_short_for_one_fit_is_not_asked_for_again(
         del lab.states[f"1_{number}"]
     lab.forgotten = "COMPLETED"
     file, resume = tmp_path / "lab.toml", f"manyseed resume {sweep.directory}"
-    told = " ".join(command("status", sweep.directory).stderr.split())
+    told = " ".join(command("status", sweep.directory).stdout.split())
     belong = f"{RUNS - 1} missing runs belong to no task that waits or trains."
     assert f"{belong} With more time than 10 min 00 s in {file}: {resume}" in told
     same = command("resume", sweep.directory)
@@ -396,8 +396,9 @@ def test_some_cells_are_left_out_and_the_way_back_is_named(
     done = command("cancel", sweep.directory, "--only", "classifier = 'lr-sgd'")
     assert done.returncode == 0, done.output
     said = " ".join(done.stdout.split())
-    cancelled = "" if told == "RUNNING" else "; 4 waiting tasks cancelled"
-    assert f"No task trains the 4 missing runs of 1 cell any more{cancelled}." in said
+    in_flight = ", once what is in flight has ended" if told == "RUNNING" else ""
+    cancelled = "" if in_flight else "; 4 waiting tasks cancelled"
+    assert f"No task trains the 4 missing runs of 1 cell any more{in_flight}{cancelled}." in said
     (again,) = re.findall(r"Train them after all: manyseed (.*)", done.stdout)
     lab.states = {f"1_{n}": "CANCELLED" for n in range(RUNS)} if cancelled else lab.states
     resumed = command(*again.split())
@@ -494,6 +495,18 @@ def test_what_sbatch_refuses_changes_nothing(lab: Lab, tmp_path: Path, told: str
     with pytest.raises(UserError, match="SLURM refuses"):
         sweep.submit()
     assert changed(tmp_path, before) == set()
+
+
+def test_a_partition_that_is_refused_is_told_with_those_that_there_are(
+    lab: Lab, tmp_path: Path
+) -> None:
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    profile = tmp_path / "lab.toml"
+    profile.write_text(profile.read_text().replace("[cpu]", '[cpu]\npartition = "nowhere"'))
+    lab.refuses = {"sbatch": REFUSALS[-1]}
+    done = command("submit", sweep.directory, "--cluster", profile)
+    told = 'SLURM lists no partition "nowhere" (cpu.partition); it lists '
+    assert (done.returncode, told in " ".join(done.stderr.split())) == (2, True), done
 
 
 def test_a_process_that_cannot_start_changes_nothing(

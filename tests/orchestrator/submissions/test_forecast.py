@@ -108,6 +108,7 @@ def test_a_partition_that_slurm_does_not_list(lab: Path, tmp_path: Path) -> None
     shown = command("plan", file, "--out", out, "--cluster", lab).stdout
     assert 'On lab: not known, as SLURM lists no partition "long" (cpu.partition); ' in shown
     assert "it lists cpu" in shown
+    assert f"\nOnce {lab} is corrected: manyseed submit {out} --cluster {lab}\n" in shown
 
 
 def test_runs_of_a_plan_that_is_written_count_once(lab: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import write_json
+from manyseed.orchestrator.errors import StoreUnavailable
 from manyseed.orchestrator.submissions import submitting
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts, set_back
 from manyseed.orchestrator.tasks.intent import LOG, NOW, STOPPED
@@ -239,6 +241,22 @@ worker.Publisher.publish_due = publish_due
 def new_attempt(sweep: Sweep) -> TaskAttempt:
     """Return an attempt of the task, in this process."""
     return TaskAttempt(sweep.paths, sweep.paths.submission(1), 0, 1, Node.here())
+
+
+def test_a_sweep_that_is_moved_while_it_trains_is_not_begun_where_it_was(
+    sweep: Sweep, tmp_path: Path
+) -> None:
+    attempt = new_attempt(sweep)
+    attempt._report("running")
+    sweep.directory.rename(tmp_path / "else where")
+    assert attempt.run() == "broken"
+    assert not sweep.directory.exists()
+    moved = Sweep(tmp_path / "else where")
+    assert last(moved).reason == f"{sweep.directory} was moved or removed while it trained"
+    assert moved.status()["tasks"] == {"broken": 1}
+    shutil.rmtree(tmp_path / "else where")
+    with pytest.raises(StoreUnavailable, match=r"is gone: its sweep was moved or removed"):
+        attempt._report("broken")
 
 
 def test_an_attempt_that_can_train_asks_an_earlier_one_to_end_that_may_live_on(

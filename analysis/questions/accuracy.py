@@ -299,11 +299,12 @@ def _verdicts(one: Accuracies) -> Iterator[str]:
     if rest == number:
         return
     untold = [
-        f"{better} and {row.classifier}"
+        (better, row.classifier)
         for better, row in one.pairs
         if not (_is_told(row) or _is_alike(row))
     ]
-    left = [f"{', '.join(untold)} not told apart"] if 0 < rest <= 2 else []
+    named = ", ".join(map(" and ".join, untold))
+    left = [f"{named} not told apart"] if 0 < rest <= 2 else []
     left = left or ([f"{rest:,} other pairs not told"] if rest else [])
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
@@ -311,7 +312,12 @@ def _verdicts(one: Accuracies) -> Iterator[str]:
     whole = f"{pairs}{together}"
     if len(whole) > LINE - _INDENT:
         whole = f"{pairs} ({number:,} pairs)"
-    yield from (whole, pairs, f"{best}; {counted_only}")
+    yield from (whole, pairs)
+    if 0 < rest <= 2:  # rather fewer words than no names
+        for between in (" and ", ", "):
+            named = "; ".join(between.join(pair) for pair in untold)
+            yield "; ".join([*parts, *alike, f"{named}: not told"])
+    yield f"{best}; {counted_only}"
 
 
 def _lead(row: Mean) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ def covered(
 
 def drawn_too(sweeps: Mapping[str, Results], frame: pl.DataFrame, shown: Sequence[str]) -> str:
     """Say what is drawn anew for each run beside what varies, where rows show it and a spread."""
-    if "vary" not in shown or not any("_std" in one or "range" in one for one in shown):
+    if "vary" not in shown or not any(re.search("_(std|sd|range)$", one) for one in shown):
         return ""
     from manyseed.analysis.questions.drawn import anew, drawn, drawn_in_all
 

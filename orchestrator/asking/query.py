@@ -198,7 +198,8 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
         option = "--columns" if name in question.columns else "--by"
         if name != COVERAGE or not question.is_grouped:
             if not any(one == name or one.startswith(f"{name}_") for one in schema):
-                if option == "--columns" and question.is_grouped:
+                of_cells = question.table == "cells" and name.endswith(("_min", "_max"))
+                if option == "--columns" and (question.is_grouped or of_cells):
                     _require_of_runs(question, sweeps, name)
                 _require_elsewhere(name, sweeps, option)
             require_column(name, schema.names(), option)
@@ -297,21 +298,23 @@ _INDEXES = {"seed": "run_index", "run": "run_index", "repeat": "repeat_index"}
 """Columns that number what users may call otherwise."""
 
 
-_SUMMARY = re.compile(r"_(mean|std)$")
+_SUMMARY = re.compile(r"_(mean|std|min|max)$")
 
 
 def _require_of_runs(question: Query, sweeps: Mapping[str, Results], name: str) -> None:
-    """Raise a UserError for the mean or spread of a metric of runs; it has the command for it.
+    """Raise a UserError for a mean, spread or end of a metric of runs; it has the command for it.
 
     That asks for all columns, if all are such.
     """
     known = [tables.scan("runs").collect_schema() for tables in sweeps.values() if "runs" in tables]
-    metrics = dict.fromkeys(_SUMMARY.sub("", one) for one in question.columns)
+    values = [one for one in question.columns if one not in AXES]
+    metrics = dict.fromkeys(_SUMMARY.sub("", one) for one in values)
     if not _SUMMARY.search(name) or not known or not all(one in known[0] for one in metrics):
         return
     where = [tables.plan.directory for tables in sweeps.values() if tables.plan is not None]
-    by = [] if isinstance(question.by, bool) else [",".join(question.by)]
-    shown = ("-t", "runs", "--by", *by, "--columns", ",".join(metrics), "--agg", "mean,sd")
+    by = [",".join(question.by)] if not isinstance(question.by, bool) and question.by else []
+    agg = "mean,sd" + ",min,max" * any(one.endswith(("_min", "_max")) for one in values)
+    shown = ("-t", "runs", "--by", *by, "--columns", ",".join(metrics), "--agg", agg)
     meets = ("--where", question.where) if question.where else ()
     remedy = command("query", *(where or [Path("DIR")]), *shown, *meets)
     raise UserError("not in this table", key="--columns", value=name, remedy=remedy)

@@ -67,8 +67,17 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs or stands out."
-_MORE = {"sources": "variance"}
-"""Which question tells each result by itself, where one tells what holds for all together."""
+_MORE = {
+    "sources": (
+        "An answer holds for all cells together; of each by itself",
+        *("answers", "variance"),
+    ),
+    "consistency": (
+        "What changes it is not told; how large it is",
+        *("query", "--by", "--columns", "ec_local_mean"),
+    ),
+}
+"""Which command tells each result by itself, where a question without an answer tells others."""
 _MOST_LINES = 22  # of a table
 
 Why = Annotated[
@@ -409,12 +418,8 @@ def _asked(
             see = "--limit, --where and --json" if "limit" in given else "--where and --json"
             _say(found, why=why, limit=limit if is_asked else None, see=see)
             if not found.answers and (other := _MORE.get(question.name)):
-                say_next(
-                    "An answer holds for all cells together; of each by itself",
-                    "answers",
-                    directory,
-                    other,
-                )
+                what, verb, *words = other
+                say_next(what, verb, directory, *words)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     if form in formats.IN_WORDS and (where := given.get("where")) and not question.formats:

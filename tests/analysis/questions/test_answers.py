@@ -745,6 +745,16 @@ def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
     assert verdict(better) == "a > b.", "not also a ≈ b"
     alike = replace(rest, pairs=(("a", Mean("b", 0.001, 0.002)),))
     assert verdict(alike) == "a ≈ b."
+    names, half = ("ResNet 50", "ViT-B/16 (ours)", "logreg"), 0.01
+    of_two = Mean(names[1], 0.003, half)
+    pairs = ((names[0], of_two), *((one, Mean(names[2], 0.05, half)) for one in names[:2]))
+    on_one = replace(rest, rows=tuple(Mean(one, 0.8, half) for one in names), pairs=pairs)
+    told = verdict(replace(on_one, test_sets=1))
+    assert told == (
+        "On this test set: ResNet 50, ViT-B/16 (ours) > logreg; ResNet 50, ViT-B/16 (ours): not "
+        "told; on others, not told."
+    ), "rather fewer words than no names"
+    assert len(told.split()) <= WORDS
     levels_of_three = of_classifier(a=0.9, b=0.8, c=0.7)
     apart = planted(classifiers=tuple("abc"), accuracy=levels_of_three, repeats=6)
     assert headlines(apart)[0][1].endswith("\na > b > c; 3 pairs judged together.")

@@ -704,6 +704,20 @@ def test_the_spread_of_a_metric_of_runs_is_a_command_that_works(sweep: Sweep) ->
     assert "balanced_accuracy_sd" in told
 
 
+def test_the_ends_of_a_metric_of_runs_are_a_command_that_works(sweep: Sweep) -> None:
+    """Cells have the range alone; other tables, that were named, have a row per test set."""
+    for asked in ("accuracy_min", "dataset,classifier,accuracy_mean,accuracy_std,accuracy_max"):
+        code, told = inside("query", sweep.directory, "-c", asked)
+        words = shlex.split(" ".join(told.split()).partition("manyseed ")[2])
+        assert (code, words[:2]) == (2, ["query", str(sweep.directory)])
+        code, told = inside(*words, "--format", "csv")
+        rows = pl.read_csv(io.StringIO(told))
+        assert code == 0
+        least = sweep.results["repeats"]["accuracy_min"].min()
+        assert rows["accuracy_min"].min() == pytest.approx(least)
+        assert rows["accuracy_min"].count() == sweep.results["cells"].height  # below, a note
+
+
 def test_many_columns_are_listed_on_a_screen(sweep: Sweep) -> None:
     code, told = inside("query", sweep.directory, "--columns", "?")
     lines = [line for text in told.splitlines() for line in textwrap.wrap(text, 80)]

@@ -153,6 +153,27 @@ def test_every_question_can_be_asked(sweep: Sweep, quick_calibrated: Sweep) -> N
         assert answers or name in ("standings", "scores", "effects", "consistency", "sources"), name
 
 
+def test_where_nothing_changes_consistency_the_command_that_tells_it_works(tmp_path: Path) -> None:
+    rng, truth = np.random.default_rng(0), np.arange(80) % 2
+    rows = [
+        {"classifier": name, "seed": seed, "id": f"row {i}", "truth": t, "prediction": t ^ one}
+        for name in "ab"
+        for seed in range(4)
+        for i, (t, one) in enumerate(zip(truth, rng.random(80) < 0.2, strict=True))
+    ]
+    pl.DataFrame(rows).write_csv(tmp_path / "long.csv")
+    named = ("--columns", "run=seed,classifier=classifier,row_id=id")
+    done = command("import", tmp_path / "long.csv", "--out", tmp_path / "a", *named)
+    assert done.returncode == 0, done.output
+    assert command("analyze", tmp_path / "a").returncode == 0
+    done = command("answers", tmp_path / "a", "consistency")
+    words = shlex.split(" ".join(done.stdout.split()).partition("how large it is: manyseed ")[2])
+    assert "allow no answers" in done.stdout
+    done = command(*words)
+    assert done.returncode == 0
+    assert "ec_local_mean" in done.stdout
+
+
 def test_every_format_of_every_question_has_rows_or_says_why_not(
     sweep: Sweep, quick_calibrated: Sweep, tmp_path: Path
 ) -> None:

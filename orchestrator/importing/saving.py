@@ -30,6 +30,7 @@ def several_models(
     line = f"f = np.load({file})"
     if path.suffix in _TORCH:
         line = f"import torch; f = torch.load({file})"
+        line += f'; f = f if isinstance(f, dict) else {{"{key}": f}}' * (of == key)  # one tensor
     beside = {own: json.dumps(theirs[own], ensure_ascii=False) for own in _BESIDE if own in theirs}
     entries = "".join(f", {own}=f[{name}]" for own, name in beside.items())
     array = f"f[{json.dumps(of, ensure_ascii=False)}]" if of else "f"

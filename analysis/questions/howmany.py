@@ -37,8 +37,8 @@ from manyseed.analysis.questions.needed import (
     cell_named,
     classifiers_named,
     drawn_too,
-    levels,
     short_names,
+    whole_name,
 )
 from manyseed.analysis.questions.question import LINE, Answer, Evidence, shortest
 from manyseed.analysis.questions.ranking import outlier, outlying
@@ -420,10 +420,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     fewest = f"{least.runs:,} to " if least.runs not in (None, needed.runs) else ""
     most = (
         f"{fewest}{needed.runs:,} runs, by their standard deviations so far; "
-        f"{needed.runs:,} in "
-        + ", ".join(
-            [f"{row['dataset']} × {row['classifier']}", *levels(row, own), f"cell {row['cell']}"]
-        )
+        f"{needed.runs:,} in {whole_name(row, own)}"
     )
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
@@ -459,9 +456,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
         text += "None of these has enough runs for that yet."
-    text += why
-    if drawn := drawn_too(row):
-        text += f" In that cell, {drawn[0].lower()}{drawn[1:]}"
+    text += f"{why} {drawn_too(row).replace('What', 'In that cell, what')}".rstrip()
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     if bounded.height:

@@ -94,19 +94,24 @@ def classifiers_named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> s
 
 def cell_named(runs: pl.DataFrame, cell: int) -> str:
     """Name a cell of these runs by its data, classifier, unusual levels and number."""
-    row = runs.filter(cell=cell).row(0, named=True)
-    name = ", ".join([f"{row['dataset']} × {row['classifier']}", *levels(row, runs)])
-    return f"{name} (cell {cell})"
+    name, _, number = whole_name(runs.filter(cell=cell).row(0, named=True), runs).rpartition(", ")
+    return f"{name} ({number})"
+
+
+def whole_name(row: Mapping[str, Any], runs: pl.DataFrame) -> str:
+    """Name the cell of a row by its data, classifier, unusual levels and number."""
+    first = f"{row['dataset']} × {row['classifier']}"
+    return ", ".join([first, *_levels(row, runs), f"cell {row['cell']}"])
 
 
 def short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
     """Name the cell of a row by its levels, and shorter without its dataset."""
     dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""
-    name = ", ".join([str(row["classifier"]), *levels(row, runs)])
+    name = ", ".join([str(row["classifier"]), *_levels(row, runs)])
     return f" ({dataset}{name})", f" ({name})"
 
 
-def levels(row: Mapping[str, Any], runs: pl.DataFrame) -> list[str]:
+def _levels(row: Mapping[str, Any], runs: pl.DataFrame) -> list[str]:
     """Return the levels of a cell that are unusual, in axes in which cells differ."""
     return [
         f"train fraction {row[axis]}" if axis == "train_fraction" else str(row[axis])

@@ -121,7 +121,7 @@ def levels(averages: pl.DataFrame, runs: pl.DataFrame) -> Plot | None:
         f"levels-{shown['metric'][0].replace('_', '-')}",
         f"Mean {metric} by {labelled(axis)}",
         f"Dots: mean {metric} of each cell, over runs and test sets, by {labelled(axis)}; those of "
-        "classifiers at a level are side by side so that they can be told apart. "
+        "classifiers at a level are side by side. "
         f"{lines_in_words(shown)}.{left} n = {counted(n, 'run')}{copied(copies)}.",
         n,
         figure,

@@ -358,7 +358,7 @@ def test_the_cell_that_takes_most_seeds_is_named_by_its_levels_and_what_it_draws
     assert len(headline.split()) <= WORDS
     evidence = said(tables)["enough"]
     assert re.search(r" in data-\d\d × mlp, train fraction 0\.25, cell \d \(", evidence)
-    drawn = "what varies includes the subsample of training rows, drawn for each run."
+    drawn = "what varies includes subsample, drawn for each run."
     assert f"In that cell, {drawn}" in evidence
 
 

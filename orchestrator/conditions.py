@@ -366,7 +366,7 @@ _OF_RUNS = re.compile(r"(run|repeat|seed)(_?(index|number|id))?|address|status|f
 _CONSTANT = re.compile(r"[\d.+-]|(true|false|null)$", re.IGNORECASE)
 
 
-def matching(frame: pl.DataFrame, where: str, option: str) -> pl.DataFrame:
+def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
     """Return the rows that meet an SQL condition, which came from an option of the command."""
     return frame.filter(wanted(where, frame.schema, option))
 

@@ -303,7 +303,7 @@ def _to_look_at(labels: pl.DataFrame, verdicts: Sequence[Answer]) -> Rows:
     hanging = [
         {**row, **known.get((row["dataset"], row["index"]), {})}
         | {
-            "why": f"{row['verdict']}{', alone,' if row['alone'] else ''} hangs on it",
+            "why": f"{row['verdict']}{', alone,' if row.get('alone') else ''} hangs on it",
             "flips": None,
         }
         for one in verdicts

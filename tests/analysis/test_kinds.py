@@ -182,6 +182,7 @@ def averages(datasets, classifiers, level=0.9):
     """Rows of means that differ by data set only a little."""
     rows = [
         {
+            "cell": 1000 + d * classifiers + c,  # of no run
             "dataset": f"data-{d}",
             "classifier": f"model-{c:02}",
             "metric": "accuracy",

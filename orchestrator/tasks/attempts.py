@@ -159,12 +159,18 @@ def begin(folder: Path) -> int:
 
 
 def followed(folder: Path, descriptor: int) -> Path:
-    """Return where the folder of an attempt is now, if it was moved and the system tells that."""
-    with suppress(OSError):
-        now = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if not folder.is_dir() and now.is_dir():
-            return now
-    return folder
+    """Return where the folder of an attempt is now, if it was moved and the system tells that.
+
+    It closes the descriptor.
+    """
+    try:
+        with suppress(OSError):
+            now = Path(f"/proc/self/fd/{descriptor}").readlink()
+            if not folder.is_dir() and now.is_dir():
+                return now
+        return folder
+    finally:
+        os.close(descriptor)
 
 
 def attempt_lease(attempt: str) -> str:

@@ -447,7 +447,7 @@ def test_what_trains_without_a_finished_run_is_to_be_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "sweep")
-    place = "manyseed.orchestrator.submissions.submission.is_training"
+    place = "manyseed.orchestrator.submissions.retries.is_training"
     for trains, verb in ((True, "status"), (False, "submit")):
         monkeypatch.setattr(place, lambda paths, trains=trains: trains)
         code, said = inside("analyze", sweep.directory)

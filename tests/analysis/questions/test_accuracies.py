@@ -260,4 +260,6 @@ def test_a_spread_says_which_cells_it_is_of_where_none_are_usual():
         for one in answers(tables, effects(tables), None, Options())
         if one.about == "spread"
     ]
-    assert headline.startswith("Between seeds and subsample, sd of accuracy (train fraction 0.25): ")
+    assert headline.startswith(
+        "Between seeds and subsample, sd of accuracy (train fraction 0.25): "
+    )

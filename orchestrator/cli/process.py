@@ -117,6 +117,11 @@ class CommandProcess:
             if not self.received:  # else it was being made when the signal came
                 self._unraisable(lost)
             return
+        self._again(number)
+
+    @staticmethod
+    def _again(number: int) -> None:
+        """Send a signal once more, shortly after."""
         main = threading.main_thread().ident
         assert main is not None
         again = threading.Timer(0.02, signal.pthread_kill, (main, number))
@@ -137,6 +142,9 @@ class CommandProcess:
         end = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
         outermost = None
         while frame is not None:
+            if frame.f_code is CommandProcess._resend.__code__:  # would be lost here, too
+                self._again(number)
+                return
             if str(frame.f_globals.get("__name__")).partition(".")[0] == "polars":
                 outermost = frame
             frame = frame.f_back

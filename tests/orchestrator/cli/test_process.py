@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -19,6 +21,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.cli.process import CommandProcess
 from manyseed.orchestrator.disk.parquet import read_parquet, write_parquet
 from tests.orchestrator.conftest import MANYSEED, inside
 
@@ -223,6 +226,22 @@ def main():
 cli.main = main
 cli.entry()  # as a command does that was ended
 """
+
+
+def test_a_signal_while_a_lost_exception_is_handled_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process, sent = CommandProcess(), queue.Queue[int]()
+    monkeypatch.setattr(signal, "pthread_kill", lambda _, number: sent.put(number))
+
+    class Lost:
+        @property
+        def exc_value(self) -> None:
+            process._end(signal.SIGTERM, sys._getframe())
+
+    with warnings.catch_warnings():
+        process._resend(Lost())  # type: ignore[arg-type]
+    assert sent.get(timeout=60) == signal.SIGTERM
 
 
 @pytest.mark.parametrize(

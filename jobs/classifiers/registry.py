@@ -243,7 +243,10 @@ def idle(
     found = {
         one.name
         for one in known
-        if one.when and one.when.hparam in fixed and anchors[one.when.hparam] not in one.when.values
+        if (when := one.when)
+        and when.hparam in fixed
+        and when.hparam in anchors
+        and anchors[when.hparam] not in when.values
     }
     if not is_own(canonical) and canonical.get("schedule") == "optimal":
         # scikit-learn's learning rate 1 / (alpha (t0 + t)), with a penalty or none

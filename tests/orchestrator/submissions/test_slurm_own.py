@@ -97,8 +97,9 @@ def test_mended_code_is_trained_by_what_was_proposed(
     sweep.wait()
     state = sweep.status()
     assert state["runs"]["failed"] > 0, report(sweep)
+    write(mine, ENDS.format(below=below, does="pass"))
+    state = sweep.status()
     (proposed,) = {one["command"] for one in state["next"] if " resume " in one["command"]}
     assert proposed in command("logs", sweep.directory, "--failed").stdout
-    write(mine, ENDS.format(below=below, does="pass"))
     done = command(*shlex.split(proposed)[1:], "--watch")
     assert (done.returncode, sweep.status()["runs"]["done"]) == (0, 12), done.output

@@ -335,36 +335,31 @@ LINEAR = (
 HPARAMS = 'hparams = ["grid"]\n'
 
 
-@pytest.mark.parametrize(("options", "said"), LINEAR)
-def test_hparams_without_effect_are_not_told(tmp_path: Path, options: str, said: str) -> None:
+def training_of(tmp_path: Path, classifier: str, of_grid: str = "", further: str = "") -> str:
+    """Return what is said of the training of a classifier that is planned on iris."""
     file = tmp_path / "s.toml"
     file.write_text(
-        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["lr-sgd"]\n'
-        f'dataset = ["sklearn:iris"]\n{HPARAMS * ("grid" in options)}'
-        f"[classifier.lr-sgd]\n{options}\n"
+        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\n'
+        f'classifier = ["{classifier}"]\ndataset = ["sklearn:iris"]\n{of_grid}\n{further}\n'
     )
-    told = dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+    return dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+
+
+@pytest.mark.parametrize(("options", "said"), LINEAR)
+def test_hparams_without_effect_are_not_told(tmp_path: Path, options: str, said: str) -> None:
+    own = f"[classifier.lr-sgd]\n{options}"
+    told = training_of(tmp_path, "lr-sgd", HPARAMS * ("grid" in options), own)
     assert said in told, told
     assert ("l1 ratio" in told) is ("elasticnet" in options)
 
 
 def test_hparams_that_a_scheme_switches_on_are_told(tmp_path: Path) -> None:
-    file = tmp_path / "s.toml"
-    file.write_text(
-        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["lr-sgd"]\n'
-        'dataset = ["sklearn:iris"]\nperturb_hparams = ["relative:0.1"]\n'
-    )
-    told = dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+    told = training_of(tmp_path, "lr-sgd", 'perturb_hparams = ["relative:0.1"]')
     assert "l1 ratio 0.15" in told, told
 
 
 def test_the_mlp_is_called_what_its_source_describes(tmp_path: Path) -> None:
-    file = tmp_path / "s.toml"
-    file.write_text(
-        'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["mlp"]\n'
-        'dataset = ["sklearn:iris"]\n'
-    )
-    told = dict(Sweep.plan(file, tmp_path / "s").methods())["Training"]
+    told = training_of(tmp_path, "mlp")
     assert (
         "mlp [@martinez2017] (residual network of dense layers with batch normalisation, leaky "
         "ReLU and dropout; batch size 64,"

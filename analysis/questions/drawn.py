@@ -6,7 +6,8 @@ crossed cell holds it fixed, or lets it go with train.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -64,3 +65,10 @@ def anew(words: str) -> str:
     """Say that something is drawn anew, for the end of a sentence."""
     verb = "are" if "+" in words else "is"
     return f"{words.replace(' + ', ' and ')} {verb} drawn anew for each run, whatever vary says"
+
+
+def anew_in(axes: Mapping[str, Any], start: str) -> str:
+    """Return `start` and what is drawn anew in a cell with these levels; empty if nothing is."""
+    known = {axis: str(axes.get(axis) or usual) for axis, usual in UNPERTURBED.items()}
+    words = drawn_in_all(pl.DataFrame({"vary": str(axes.get("vary")), **known}))
+    return f"{start}{anew(words)}." if words else ""

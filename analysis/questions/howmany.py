@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
+from manyseed.analysis.questions.drawn import anew_in
 from manyseed.analysis.questions.intervals import (
     FEWEST,
     assumed,
@@ -36,7 +37,6 @@ from manyseed.analysis.questions.needed import (
     RunsNeeded,
     cell_named,
     classifiers_named,
-    drawn_too,
     short_names,
     whole_name,
 )
@@ -456,7 +456,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
         text += "None of these has enough runs for that yet."
-    text += f"{why} {drawn_too(row).replace('What', 'In that cell, what')}".rstrip()
+    text += f"{why}{anew_in(row, ' In that cell, ')}"
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     if bounded.height:

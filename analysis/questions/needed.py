@@ -8,8 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.questions.drawn import drawn_in_all
-from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
+from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import t_quantile
 
 MOST_SETS = 1000  # test sets beyond which an estimate of how many it takes says nothing
@@ -118,12 +117,3 @@ def _levels(row: Mapping[str, Any], runs: pl.DataFrame) -> list[str]:
         for axis, usual in REFERENCES.items()
         if row.get(axis) is not None and str(row[axis]) != usual and runs[axis].n_unique() > 1
     ]
-
-
-def drawn_too(axes: Mapping[str, Any]) -> str:
-    """Say what is drawn for each run of a cell, whatever its `vary` says; "" if nothing is."""
-    known = {axis: str(axes.get(axis) or usual) for axis, usual in UNPERTURBED.items()}
-    words = drawn_in_all(pl.DataFrame({"vary": str(axes.get("vary")), **known}))
-    if not words:
-        return ""
-    return f"What varies includes {words.replace(' + ', ' and ')}, drawn for each run."

@@ -73,9 +73,6 @@ PLAIN: Mapping[str, str] = {
     r"95 % of seeds is for": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
     ),
-    r"^What varies includes \{\}|^In that cell, what$": (
-        "`howmany`: what is drawn for each run of a cell, as its canonical description says."
-    ),
     r"too few cells to be compared|^over {} runs of each": (
         "How many runs and cells a spread is over, and classifiers that share too few cells."
     ),

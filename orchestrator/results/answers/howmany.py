@@ -12,9 +12,10 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
+from manyseed.analysis.questions.drawn import anew_in
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
-from manyseed.analysis.questions.needed import MOST_SETS, RunsNeeded, drawn_too
+from manyseed.analysis.questions.needed import MOST_SETS, RunsNeeded
 from manyseed.analysis.questions.question import MOST_ROWS, Answer, Reply
 from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
@@ -278,7 +279,10 @@ def reply(
     answers = [
         Answer(
             group.name,
-            (*(one.words for one in group.answers), *filter(None, [drawn_too(_axes(group))])),
+            (
+                *(one.words for one in group.answers),
+                *filter(None, [anew_in(_axes(group), "Here, ")]),
+            ),
             rows=[asdict(one) for one in group.answers],
         )
         for group in groups

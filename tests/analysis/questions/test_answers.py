@@ -14,10 +14,10 @@ from scipy import stats
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Accuracies, Mean, verdict
 from manyseed.analysis.questions.classifiers import block, of_few_runs, spreads
+from manyseed.analysis.questions.drawn import anew_in
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.intervals import of_variance
-from manyseed.analysis.questions.needed import drawn_too
 from manyseed.analysis.questions.question import WORDS, all_or_first, answers
 from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.questions.standings import (
@@ -358,8 +358,7 @@ def test_the_cell_that_takes_most_seeds_is_named_by_its_levels_and_what_it_draws
     assert len(headline.split()) <= WORDS
     evidence = said(tables)["enough"]
     assert re.search(r" in data-\d\d × mlp, train fraction 0\.25, cell \d \(", evidence)
-    drawn = "what varies includes subsample, drawn for each run."
-    assert f"In that cell, {drawn}" in evidence
+    assert "In that cell, subsample is drawn anew for each run, whatever vary says." in evidence
 
 
 @pytest.mark.parametrize(
@@ -369,17 +368,16 @@ def test_the_cell_that_takes_most_seeds_is_named_by_its_levels_and_what_it_draws
         ({"train_fraction": 0.5, "vary": "init*batch"}, ""),
         (
             {"perturb_labels": "flip:0.1", "perturb_continuous": "relative:0.1"},
-            "feature noise and label noise",
+            "Here, feature noise and label noise are drawn anew for each run, whatever vary says.",
         ),
         (
-            {"train_fraction": 0.5, "perturb_hparams": "x"},
-            "subsample and hparam noise",
+            {"train_fraction": 0.5, "vary": "train"},
+            "Here, subsample is drawn anew for each run, whatever vary says.",
         ),
     ],
 )
 def test_what_is_drawn_for_each_run_beside_vary(axes, said):
-    told = f"What varies includes {said}, drawn for each run." if said else ""
-    assert drawn_too({"vary": "init+batch", **axes}) == told
+    assert anew_in({"vary": "init+batch", **axes}, "Here, ") == said
 
 
 def test_runs_beyond_the_fence_of_their_cell_are_counted_and_the_farthest_named():

@@ -338,6 +338,11 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     varied = [one for one in first if one.reason != _WITHOUT_CHANCE]
     known = [one.runs for one in varied if one.runs is not None]
     purpose = first[0].purpose.partition(" at ")[0]
+    vary = [one for one in groups if one.answers[0] in varied]  # as `answers` counts them
+    if not known and varied and all(one.low is None and one.high for one in varied):
+        there = _have_enough(vary)
+        more = "fewer may be" if there.startswith("not") else there
+        return f"For {purpose}: {max(one.high or 0 for one in varied):,} runs are enough; {more}."
     if not known:
         bounded = [one for one in groups if one.answers[0].low and one.answers[0] in varied]
         if not bounded:
@@ -351,7 +356,6 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
         where = f" in {_name(worst)}{on}" if len(groups) > 1 else ""
         return f"For {purpose}: cannot be told yet, at least {least:,} runs{where}."
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
-    vary = [one for one in groups if one.answers[0] in varied]  # as `answers` counts them
     return f"For {purpose}: {takes} runs; {_have_enough(vary)}."
 
 

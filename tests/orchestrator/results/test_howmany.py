@@ -610,6 +610,36 @@ def test_the_least_that_is_needed_names_its_cell() -> None:
 
 
 @pytest.mark.parametrize(
+    ("bounds", "made", "said"),
+    [
+        ((20, 24), 4, "24 runs are enough; fewer may be."),
+        ((3, 4), 4, "4 runs are enough; enough: mlp on a, mlp on b."),
+        ((4, 24), 4, "24 runs are enough; enough: mlp on a; not told: mlp on b."),
+    ],
+)
+def test_the_headline_has_the_bound_that_the_table_has(
+    bounds: Sequence[int], made: int, said: str
+) -> None:
+    """It said "not told" above "20 at most"."""
+    groups = [
+        GroupAnswers(
+            f"{name} × mlp",
+            place,
+            None,
+            None,
+            name,
+            "mlp",
+            dict.fromkeys(AXES[2:]),
+            1,
+            (RunsNeeded("accuracy ± 0.005", None, None, high, made, 1, 0.95),),
+            pl.DataFrame(),
+        )
+        for place, (name, high) in enumerate(zip("ab", bounds, strict=True))
+    ]
+    assert _headline(groups) == f"For accuracy ± 0.005: {said}"
+
+
+@pytest.mark.parametrize(
     ("runs", "names", "said"),
     [
         ((4, None), ("xgb", "svm"), "enough: xgb; not told: svm."),

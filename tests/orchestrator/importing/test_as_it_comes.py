@@ -17,6 +17,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, inside
+from tests.orchestrator.importing.conftest import runs_of
 
 RUNS, SAMPLES, CLASSES = 3, 30, 4
 RNG = np.random.default_rng(0)
@@ -30,7 +31,7 @@ NAMES = np.array(["ant", "bee", "cat", "dog"])
 
 def accuracies(sweep: Sweep) -> list[float]:
     """Of the runs, in their order."""
-    accuracy: list[float] = sweep.analyze()["runs"].sort("run_index")["accuracy"].to_list()
+    accuracy: list[float] = runs_of(sweep).sort("run_index")["accuracy"].to_list()
     return accuracy
 
 
@@ -66,7 +67,7 @@ def test_a_folder_with_a_file_for_each_seed(tmp_path: Path, ending: str, with_tr
     assert done.returncode == 0, done.output
     sweep = Sweep(tmp_path / "sweep")
     assert accuracies(sweep) == pytest.approx(EXPECTED)
-    cells = sweep.results["cells"]
+    cells = sweep.analyze()["cells"]
     assert cells.select("dataset", "classifier").rows() == [("digits", "cnn")]
 
 
@@ -266,7 +267,7 @@ def test_classes_in_another_order_are_put_into_the_first_files(
         right = (LABELS[0] == Y) if n == CLASSES else (SCORES[0, :, :2].argmax(axis=1) == y)
         assert found == pytest.approx([right.mean()] * runs)
         if kind != "labels":
-            likelihood = each.results["runs"]["log_likelihood"].to_list()
+            likelihood = each.analyze()["runs"]["log_likelihood"].to_list()
             assert likelihood == pytest.approx(likelihood[:1] * runs, rel=1e-5)
 
 

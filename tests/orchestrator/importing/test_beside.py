@@ -13,6 +13,7 @@ import pytest
 
 from manyseed import Sweep
 from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.conftest import runs_of
 
 N = 120
 Y = np.random.default_rng(1).integers(0, 4, N)
@@ -45,7 +46,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def runs(out: str) -> dict[str, int]:
-    held = Sweep(Path(out)).analyze()["runs"].group_by("classifier").len()
+    held = runs_of(Sweep(Path(out))).group_by("classifier").len()
     return dict(held.rows())
 
 
@@ -195,7 +196,7 @@ def tables(folder: Path, *, ids: str = "id", seeds: int = 3) -> list[float]:
 
 
 def accuracies(out: str) -> list[float]:
-    found: list[float] = Sweep(Path(out)).analyze()["runs"].sort("run_index")["accuracy"].to_list()
+    found: list[float] = runs_of(Sweep(Path(out))).sort("run_index")["accuracy"].to_list()
     return found
 
 

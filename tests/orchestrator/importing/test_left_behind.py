@@ -15,6 +15,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.importing.filenames import models_of
 from manyseed.orchestrator.importing.mapping import numbers_in
 from tests.orchestrator.conftest import command
+from tests.orchestrator.importing.conftest import runs_of
 
 RUNS, SAMPLES, CLASSES = 3, 60, 4
 RNG = np.random.default_rng(0)
@@ -49,7 +50,7 @@ def imported(monkeypatch: pytest.MonkeyPatch, here: Path, *words: str) -> dict[s
     assert (done.returncode, (here / "sweep").exists()) == (2, False), done.output
     again = command(*proposed(done.output))
     assert again.returncode == 0, again.output
-    runs = Sweep(here / "sweep").analyze()["runs"].sort("classifier", "run_index")
+    runs = runs_of(Sweep(here / "sweep")).sort("classifier", "run_index")
     found: dict[str, list[float]] = {}
     for row in runs.iter_rows(named=True):
         found.setdefault(row["classifier"], []).append(row["accuracy"])
@@ -95,7 +96,7 @@ def test_runs_of_one_kind_are_read_at_once(tmp_path: Path, form: str) -> None:
     (tmp_path / "left" / "latest.npz").symlink_to(form.format(1))  # the same run
     done = command("import", tmp_path / "left", "--out", tmp_path / "sweep")
     assert done.returncode == 0, done.output
-    runs = Sweep(tmp_path / "sweep").analyze()["runs"].sort("run_index")
+    runs = runs_of(Sweep(tmp_path / "sweep")).sort("run_index")
     assert runs["accuracy"].to_list() == pytest.approx(right(FINAL))
 
 
@@ -222,7 +223,7 @@ def test_entries_of_a_file_are_runs(
     save = np.savez_compressed if compressed else np.savez
     save(tmp_path / "a.npz", y_true=Y, note=np.array(["x"]), **held)
     assert imported(monkeypatch, tmp_path, "a.npz") == {"imported": pytest.approx(right(FINAL))}
-    runs = Sweep(tmp_path / "sweep").analyze()["runs"]
+    runs = runs_of(Sweep(tmp_path / "sweep"))
     assert sorted(runs["run_index"].to_list()) == [9, 11, 13]
     held[form.format(9)] = given[0, :-1]
     save(tmp_path / "a.npz", y_true=Y, **held)
@@ -236,7 +237,7 @@ def test_tensors_of_a_file_are_runs(tmp_path: Path) -> None:
     torch.save({**held, "y_true": torch.tensor(Y)}, tmp_path / "a.pt")
     key = {"scores": "seed{run}"}
     sweep = Sweep.import_predictions([tmp_path / "a.pt"], tmp_path / "sweep", key=key)
-    runs = sweep.analyze()["runs"].sort("run_index")
+    runs = runs_of(sweep).sort("run_index")
     assert runs["accuracy"].to_list() == pytest.approx(right(FINAL))
 
 
@@ -258,7 +259,7 @@ def test_folds_are_test_sets_of_their_own(
 ) -> None:
     fold_files(tmp_path, form, (20, 20, 20))
     assert len(imported(monkeypatch, tmp_path, "cv")["imported"]) == 6
-    runs = Sweep(tmp_path / "sweep").analyze()["runs"].sort("repeat_index", "run_index")
+    runs = runs_of(Sweep(tmp_path / "sweep")).sort("repeat_index", "run_index")
     rows = [range(20 * fold, 20 * fold + 20) for fold in range(3)]
     expected = [
         (FINAL[seed].argmax(axis=1) == Y)[each].mean() for each in rows for seed in range(2)
@@ -295,7 +296,7 @@ def test_splits_are_no_one_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     table = pl.DataFrame({"label": NAMES[Y], "pred": label, "part": split})
     table.write_csv(tmp_path / "a.csv")
     assert len(imported(monkeypatch, tmp_path, "a.csv")["imported"]) == 3
-    runs = Sweep(tmp_path / "sweep").analyze()["runs"].sort("dataset")
+    runs = runs_of(Sweep(tmp_path / "sweep")).sort("dataset")
     assert runs["dataset"].to_list() == ["Test", "train", "val"]
     expected = [(FINAL[0].argmax(axis=1) == Y)[split == part].mean() for part in runs["dataset"]]
     assert runs["accuracy"].to_list() == pytest.approx(expected)
@@ -382,5 +383,5 @@ def test_a_file_of_each_seed_folder_is_read_by_its_name(tmp_path: Path) -> None:
     options = ("--name", "seed_{run}/preds.npy", "--truth", tmp_path / "left/seed_0/targets.npy")
     done = command("import", tmp_path / "left", "--out", tmp_path / "sweep", *options)
     assert done.returncode == 0, done.output
-    runs = Sweep(tmp_path / "sweep").analyze()["runs"].sort("run_index")
+    runs = runs_of(Sweep(tmp_path / "sweep")).sort("run_index")
     assert runs["accuracy"].to_list() == pytest.approx(right(FINAL))

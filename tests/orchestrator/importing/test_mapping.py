@@ -14,6 +14,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.patterns import Pattern
 from tests.orchestrator.conftest import command, inside, write
+from tests.orchestrator.importing.conftest import runs_of
 from tests.orchestrator.importing.test_as_it_comes import EXPECTED, NAMES, SCORES, Y, table
 
 HYDRA = """
@@ -43,7 +44,7 @@ def test_folders_that_name_classifier_hparams_and_seed(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.output
     assert "Imported 12 runs" in done.stdout
-    runs = Sweep(tmp_path / "out").analyze()["runs"].sort("classifier", "hparams", "run_index")
+    runs = runs_of(Sweep(tmp_path / "out")).sort("classifier", "hparams", "run_index")
     assert runs["dataset"].unique().to_list() == ["bugs"]
     assert runs["hparams"].unique(maintain_order=True).to_list() == ["0.01", "0.1"]
     assert runs["accuracy"].to_list() == [*EXPECTED * 2, *np.roll(EXPECTED, -1).tolist() * 2]
@@ -76,7 +77,7 @@ def test_arrays_take_what_their_paths_say(tmp_path: Path) -> None:
         tmp_path / "out",
         name="{classifier}-{train_fraction}/s{run}.npz",
     )
-    runs = sweep.analyze()["runs"].sort("train_fraction", "run_index")
+    runs = runs_of(sweep).sort("train_fraction", "run_index")
     assert runs["accuracy"].to_list() == EXPECTED * 2
     assert runs["train_fraction"].to_list() == [0.5] * 3 + [1.0] * 3
     assert runs["run_index"].to_list() == [0, 1, 2] * 2
@@ -98,7 +99,7 @@ columns = { prediction = "predictions", confidence = "{class}" }
     options = ("--out", tmp_path / "out", "--map", write(tmp_path / "amlb.toml", text))
     done = command("import", tmp_path / "predictions", *options)
     assert done.returncode == 0, done.output
-    runs = Sweep(tmp_path / "out").analyze()["runs"].sort("repeat_index")
+    runs = runs_of(Sweep(tmp_path / "out")).sort("repeat_index")
     assert runs["accuracy"].to_list() == EXPECTED[:2]
     assert runs["repeat_index"].to_list() == [0, 1]
 
@@ -292,7 +293,7 @@ def test_tables_of_several_classifiers(
     code, told = inside("import", *given, "--columns", OF_MODELS + confidence, "--out", "out")
     assert code == 0, told
     assert "Imported 6 runs" in told
-    runs = Sweep("out").analyze()["runs"].sort("classifier", "run_index")
+    runs = runs_of(Sweep("out")).sort("classifier", "run_index")
     assert runs["accuracy"].to_list() == [*EXPECTED, *np.roll(EXPECTED, -1).tolist()]
     assert runs["classifier"].to_list() == ["cnn"] * 3 + ["vit"] * 3
     assert runs["dataset"].unique().to_list() == [dataset]

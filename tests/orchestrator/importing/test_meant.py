@@ -14,6 +14,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.orders import apart
 from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.conftest import runs_of
 
 NAMES = np.array(["cat", "dog", "emu"])
 N = 300
@@ -78,7 +79,7 @@ def test_the_true_class_beside_a_flag_is_read(tmp_path: Path) -> None:
     right = label == y
     file = write(tmp_path / "a.csv", NAMES[label], correct=right, truth=NAMES[y])
     sweep = Sweep.import_predictions([file], tmp_path / "sweep")
-    assert sweep.analyze()["runs"]["accuracy"].to_list() == pytest.approx([right.mean()])
+    assert runs_of(sweep)["accuracy"].to_list() == pytest.approx([right.mean()])
 
 
 @pytest.mark.parametrize("words", [("0", "1"), ("true", "false"), ("cat", "dog")])
@@ -89,7 +90,7 @@ def test_in_openml_own_files_it_is_the_true_class(tmp_path: Path, words: tuple[s
     file = write(tmp_path / "predictions.csv", names[(label > 0).astype(int)], **own)
     sweep = Sweep.import_predictions([file], tmp_path / "sweep")
     right = ((y > 0) == (label > 0)).mean()
-    assert sweep.analyze()["runs"]["accuracy"].to_list() == pytest.approx([right])
+    assert runs_of(sweep)["accuracy"].to_list() == pytest.approx([right])
 
 
 @pytest.mark.parametrize("name", ["is_correct", "hit", "error", "right"])
@@ -130,7 +131,7 @@ def test_numbers_of_rows_sort_a_table_of_true_classes(tmp_path: Path, first: int
     table.write_csv(tmp_path / "truth.csv")
     code, said = said_of(*given)
     assert code == 0, said
-    runs = Sweep(tmp_path / "s").analyze()["runs"]
+    runs = runs_of(Sweep(tmp_path / "s"))
     assert runs["accuracy"].to_list() == pytest.approx([(label[0] == y).mean()])
 
 
@@ -337,7 +338,7 @@ def test_arrays_with_as_many_runs_as_classes(tmp_path: Path, order: tuple[int, .
         turned = by_run.transpose(2, 1, 0)
     sweep = Sweep.from_predictions({"scores": turned, "y_true": y}, tmp_path / "sweep")
     right = (given.argmax(axis=2) == y).mean(axis=1)
-    found = sweep.analyze()["runs"].sort("run_index")["accuracy"]
+    found = runs_of(sweep).sort("run_index")["accuracy"]
     assert found.to_list() == pytest.approx(right.tolist())
 
 
@@ -533,4 +534,4 @@ def test_a_file_of_any_name_may_be_warned_of(tmp_path: Path) -> None:
     assert sweep.survey().counts["done"] == 3
     (line,) = [one for one in sweep.paths.sweep_file.read_text().splitlines() if "warned" in one]
     assert line.startswith("# import warned: a .npz: imported has the mean recall")
-    assert sweep.analyze()["runs"].height == 3
+    assert runs_of(sweep).height == 3

@@ -13,6 +13,7 @@ import pytest
 from manyseed.orchestrator.importing.filenames import form_of_one, form_of_tree, models_apart
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.conftest import runs_of
 
 SAMPLES, RUNS = 60, 3
 CLASSES = np.array(["ant", "bee", "cat"])
@@ -26,7 +27,7 @@ def predicted(n_wrong: int) -> np.ndarray:
 
 
 def accuracies(sweep: Path) -> dict[str, list[float]]:
-    runs = Sweep(sweep).analyze()["runs"]
+    runs = runs_of(Sweep(sweep))
     return {
         str(name): part["accuracy"].sort().to_list()
         for (name,), part in runs.group_by("classifier")
@@ -183,7 +184,7 @@ def test_a_column_for_each_run(form: str) -> None:
     pl.DataFrame({"id": range(SAMPLES), "label": CLASSES[Y], **columns}).write_csv("wide.csv")
     expected = sorted(1 - run / SAMPLES for run in range(RUNS))
     assert accuracies(followed("wide.csv")) == {"imported": pytest.approx(expected)}
-    assert set(Sweep("made").analyze()["runs"]["run_index"]) == {7, 8, 9}
+    assert set(runs_of(Sweep("made"))["run_index"]) == {7, 8, 9}
 
 
 def test_the_only_column_of_classes_is_the_prediction() -> None:

@@ -15,6 +15,7 @@ from manyseed.orchestrator.importing.classes import in_order, require_apart, req
 from manyseed.orchestrator.importing.predictions import Names, attributes
 from manyseed.orchestrator.importing.tables import openml
 from manyseed.orchestrator.store.groups import list_groups
+from tests.orchestrator.importing.conftest import runs_of
 
 FILE = Path("given.npz")
 NUMBERS = [str(number) for number in range(11)]
@@ -42,7 +43,7 @@ def test_an_order_that_others_may_not_share_needs_names(tmp_path: Path, names: l
     with pytest.raises(UserError, match="order is not certain"):
         Sweep.from_predictions({"labels": labels, "y_true": given["y_true"]}, tmp_path / "refused")
     sweep = Sweep.from_predictions(given | {"class_names": np.array(names)}, tmp_path / "named")
-    assert sweep.analyze()["runs"]["accuracy"].to_list() == [1, 1]
+    assert runs_of(sweep)["accuracy"].to_list() == [1, 1]
 
 
 def test_labels_that_are_named_need_no_order(tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_labels_that_are_named_need_no_order(tmp_path: Path) -> None:
     sweep = Sweep.from_predictions({"labels": y_true[None], "y_true": y_true}, tmp_path / "sweep")
     (group,) = list_groups(sweep.paths.store)
     assert list(group.spec.class_names) == NUMBERS  # the order that datasets have
-    assert sweep.analyze()["runs"]["accuracy"].to_list() == [1]
+    assert runs_of(sweep)["accuracy"].to_list() == [1]
 
 
 @pytest.mark.parametrize("names", [["0", "1", "2"], ["ham", "spam"], ["-1", "1"], ["0.5", "1.5"]])

@@ -15,6 +15,7 @@ from manyseed.jobs.datasets.columns import is_number, same_numbers
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.filenames import common_name
 from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.conftest import runs_of
 
 N, RUNS = 40, 3
 CLASSES = np.array(["high", "low", "mid"])
@@ -118,7 +119,7 @@ def test_what_is_proposed_works(form: str, proposed: str, models: int, tmp_path:
     code, said = inside(*typed)
     assert code == 0, said
     sweep = Sweep(tmp_path / "made")
-    runs = sweep.analyze()["runs"]
+    runs = runs_of(sweep)
     if models == 1:
         assert runs["dataset"].unique().to_list() == ["wines"]
         assert "dataset wines, classifier imported" in said

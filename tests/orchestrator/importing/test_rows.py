@@ -15,6 +15,7 @@ from manyseed.orchestrator.importing.predictions import Names
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.conftest import runs_of
 
 N = 12
 GIVEN = {"truth": "true", "prediction": "pred"}
@@ -48,7 +49,7 @@ def test_ids_may_be_numbers_or_text(tmp_path: Path, name: str) -> None:
     files = shuffled(tmp_path, [name.format(point) for point in range(N)])
     columns = {**GIVEN, "row_id": "id"}
     sweep = Sweep.import_predictions(files, tmp_path / "sweep", columns=columns)
-    assert sweep.analyze()["runs"]["accuracy"].to_list() == pytest.approx([1, 1 - 1 / N])
+    assert runs_of(sweep)["accuracy"].to_list() == pytest.approx([1, 1 - 1 / N])
     (group,) = list_groups(sweep.paths.store)
     assert read_array(group, "test_index")[0].tolist() == list(range(N))
 
@@ -91,7 +92,7 @@ def test_the_option_that_is_suggested_for_a_long_table_reads_its_runs(tmp_path: 
     assert (code, "not read" in said) == (0, False)
     right = frame.with_columns(right=pl.col("true") == pl.col("pred"))
     expected = right.group_by("seed").agg(pl.col("right").mean()).sort("seed")["right"]
-    accuracy = Sweep(tmp_path / "sweep").analyze()["runs"].sort("run_index")["accuracy"]
+    accuracy = runs_of(Sweep(tmp_path / "sweep")).sort("run_index")["accuracy"]
     assert accuracy.to_list() == pytest.approx(expected.to_list())
 
 

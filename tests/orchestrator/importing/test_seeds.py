@@ -15,6 +15,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.runs import find_run
 from tests.orchestrator.conftest import command
+from tests.orchestrator.importing.conftest import runs_of
 
 SAMPLES, CLASSES = 30, 3
 Y = np.arange(SAMPLES) % CLASSES
@@ -158,7 +159,7 @@ def test_splits_of_other_sizes_are_data_sets(
     assert f"{{dataset}}.{kind}" in words
     done = command(*words)
     assert "4 runs" in done.output, done.output
-    assert set(Sweep("a").analyze()["runs"]["dataset"]) == {f"seed{seed}" for seed in range(4)}
+    assert set(runs_of(Sweep("a"))["dataset"]) == {f"seed{seed}" for seed in range(4)}
     words[words.index(f"{{dataset}}.{kind}")] = f"seed{{repeat}}.{kind}"
     words[words.index("a")] = "b"
     refused = command(*words)

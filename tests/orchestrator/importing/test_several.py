@@ -13,6 +13,7 @@ import pytest
 
 from manyseed import Sweep
 from tests.orchestrator.conftest import inside
+from tests.orchestrator.importing.conftest import runs_of
 
 POINTS = 90
 NAMES = np.array(["ant", "bee", "cat"])
@@ -46,7 +47,7 @@ def followed(file: str) -> tuple[dict[str, list[float]], str]:
         words = shlex.split(proposed[1])
     assert code == 0, told
     found: dict[str, list[float]] = {}
-    runs = Sweep("made").analyze()["runs"].sort("classifier", "repeat_index", "run_index")
+    runs = runs_of(Sweep("made")).sort("classifier", "repeat_index", "run_index")
     for model, accuracy in runs.select("classifier", "accuracy").iter_rows():
         found.setdefault(model, []).append(accuracy)
     return found, told
@@ -182,7 +183,7 @@ def test_folds_are_test_sets(form: str) -> None:
     name = form.format(f="{fold}", s="{run}") + ".npz"
     code, said = inside("import", "cv", "--out", "again", "--name", name)
     assert code == 0, said
-    assert Sweep("again").analyze()["runs"].height == 6
+    assert runs_of(Sweep("again")).height == 6
 
 
 def test_folders_that_are_numbers_are_runs() -> None:

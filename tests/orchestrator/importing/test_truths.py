@@ -12,6 +12,7 @@ import pytest
 
 from manyseed import Sweep
 from tests.orchestrator.conftest import command, inside
+from tests.orchestrator.importing.conftest import runs_of
 
 Y = np.random.default_rng(0).integers(0, 3, 40)
 RUNS = range(3)
@@ -73,7 +74,7 @@ def test_true_classes_beside_are_proposed(
         assert where != "above it"
         assert name != "labels.npy"
         assert f"{name} is read as the true classes" in done.output
-    runs = Sweep("sweep").analyze()["runs"].sort("classifier", "run_index")
+    runs = runs_of(Sweep("sweep")).sort("classifier", "run_index")
     expected = [np.mean(label(10 * at + seed) == Y) for at in range(n_models) for seed in RUNS]
     assert runs["accuracy"].to_list() == pytest.approx(expected)
 
@@ -181,7 +182,7 @@ def test_runs_with_true_classes_of_their_own_are_test_sets(
     assert "each file is a test set: manyseed import" in refused.stderr
     words = shlex.split(re.findall("manyseed (import .*)", refused.stderr)[0])
     assert command(*words).returncode == 0
-    runs = Sweep("sweep").analyze()["runs"].sort("repeat_index")
+    runs = runs_of(Sweep("sweep")).sort("repeat_index")
     assert runs["accuracy"].to_list() == pytest.approx(accuracies)
     one = str(files[0]).replace("preds", "y_true")
     refused = command("import", top, "--truth", one, "--out", "new", *words[4:])

@@ -617,6 +617,9 @@ def test_verdicts_hold_for_the_pairs_of_a_dataset_as_answers_say(sweeps: dict[st
     assert "none is told (Bonferroni's correction); alone: only by itself." in told
     assert told.endswith(" For the 2 pairs of breast together: lr-sgd > xgb, lr-sgd > xgb.")
     assert "together" not in compare.reply(found[:1]).below[0]
+    found[1] = replace(found[1], together=(0.001, 0.04))
+    (told, *_) = compare.reply(found).below
+    assert told.endswith(" For the 2 pairs of breast together also: lr-sgd > xgb."), "not all"
 
 
 FAMILIES = """
@@ -703,6 +706,8 @@ def test_the_variance_of_copies_of_one_model_is_none_by_construction(
     (row,) = re.findall(r"^  xgb +(\w+ \w+) ", told, re.MULTILINE)
     assert (code, row) == (0, "one model")
     assert "One model: on each test set, whatever the seed." in " ".join(told.split())
+    is_below = any(re.search(r" < ?\d", line) for line in told.splitlines())
+    assert ("<: not told from 0." in " ".join(told.split())) == is_below
     groups = json.loads(inside("variance", directory, "--json")[1])["groups"]
     whole = (", train_fraction = 1.0", "perturb_continuous = none")
     named = {one["name"]: one for one in groups if all(each in one["name"] for each in whole)}

@@ -292,7 +292,8 @@ def _least(value: Any) -> Any:
 
 
 def _require_elements(name: str, values: Any, kind: Any, words: str) -> None:
+    kinds = (kind, numbers.Integral) if name in _LISTS else kind  # also numbers of cells
     for number, value in enumerate(values if isinstance(values, list | tuple) else ()):
-        if not isinstance(value, kind):
+        if not isinstance(value, kinds):
             reason = f"must be {words}, not {type(value).__name__}"
             raise UserError(reason, key=f"{name}[{number}]")

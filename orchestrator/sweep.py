@@ -1035,7 +1035,7 @@ class Sweep:
     @further("results.answers.compare:compare_cells", but=("paths",))
     def compare(
         self,
-        *levels: Sweep | str | Path,
+        *levels: Sweep | str | Path | int,
         other: Sweep | str | Path | None = None,
         **options: Any,
     ) -> list[Compared]:
@@ -1043,9 +1043,10 @@ class Sweep:
 
         Parameters
         ----------
-        *levels : str, Sweep or path
+        *levels : str, int, Sweep or path
             Levels to compare only, A first: ``compare("xgb", "mlp")``; classifiers, or levels of
-            another axis, or numbers of cells. Before them, another sweep.
+            another axis, or cells: by number, or as they are called, such as ``"mlp, lr=0.1"``.
+            Before them, another sweep.
 
         Returns
         -------
@@ -1064,7 +1065,7 @@ class Sweep:
     @further("results.answers.likeness:alike", but=("paths",))
     def alike(
         self,
-        *levels: Sweep | str | Path,
+        *levels: Sweep | str | Path | int,
         other: Sweep | str | Path | None = None,
         **options: Any,
     ) -> list[Likeness]:
@@ -1181,7 +1182,7 @@ class Sweep:
 @further("results.answers.compare:compare_cells", but=("paths",))
 def compare(
     sweep: Sweep | str | Path | None = None,
-    *levels: Sweep | str | Path,
+    *levels: Sweep | str | Path | int,
     other: Sweep | str | Path | None = None,
     **options: Any,
 ) -> list[Compared]:
@@ -1190,7 +1191,7 @@ def compare(
     Parameters
     ----------
     sweep : Sweep or path
-    *levels : str, Sweep or path
+    *levels : str, int, Sweep or path
         Another sweep, then levels to compare only, A first: ``compare("DIR", "xgb", "mlp")``.
 
     Examples

@@ -28,6 +28,7 @@ from manyseed.analysis.figures.labels import (
     SEPARATOR,
     Quantities,
     Quantity,
+    among,
     axis_of_levels,
     colour,
     column,
@@ -190,6 +191,7 @@ def of_dataset(
     if not shown or own.runs.is_empty():
         return None
     classifiers = tables.cells["classifier"].cast(pl.String).unique().sort().to_list()
+    places = among(classifiers)
     rows = _Shown.of(own.cells, cells, tables.cells)
     drawn = [one for one in shown if not says_nothing(one)]
     if not drawn:
@@ -213,7 +215,7 @@ def of_dataset(
     )
     marks: list[Mark] = []
     for axis, quantity in zip(axes, drawn, strict=True):
-        marks += _column(axis, quantity, rows, classifiers, rich)
+        marks += _column(axis, quantity, rows, places, rich)
         if quantity.name in LEVELS:
             axis_of_levels(axis)
             mark_resolution(axis, own.repeats)
@@ -223,7 +225,7 @@ def of_dataset(
     if entries:
         dots = [
             Line2D([], [], ls="", color=colour(look), marker=marker(look), markersize=4)
-            for look in map(classifiers.index, entries)
+            for look in map(places.index, entries)
         ]
         figure.legend(
             dots,
@@ -277,8 +279,10 @@ class _Shown:
     """Vertical positions of cells, `at`, with gaps between blocks of one description.
 
     `blocks` holds the top, bottom and levels of each block; empty if a row is a classifier.
+    `cells`: their rows of the table of cells.
     """
 
+    cells: pl.DataFrame
     at: Mapping[int, float]
     classifier: Mapping[int, str]
     ticks: Sequence[float]
@@ -325,7 +329,7 @@ class _Shown:
             block.append(cell)
         if block:
             close()
-        return cls(at, classifier, ticks, labels, y, by_classifier, blocks)
+        return cls(own, at, classifier, ticks, labels, y, by_classifier, blocks)
 
     def bands(self) -> Iterator[tuple[float, float, Sequence[str]]]:
         """Yield the top and bottom of each block, half-way to its neighbours, and its levels."""
@@ -343,7 +347,8 @@ def _column(
     parts = quantity.values.sort("cell", "value", maintain_order=True).partition_by(
         "cell", as_dict=True
     )
-    varying = {int(cell) for cell, vary in runs_vary(quantity.values, ["cell"]).rows() if vary}
+    vary = runs_vary(quantity.values, rows.cells, ["cell"])
+    varying = {int(cell) for cell, varies in vary.rows() if varies}
     with_shape: set[float] = {rows.at[cell] for cell in varying}
     by_classifier: dict[str, list[tuple[float, Real]]] = {}
     marks: list[Mark] = []

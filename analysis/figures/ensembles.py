@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
+    among,
     colour,
     first_of_each,
     labelled,
@@ -354,7 +355,8 @@ def _panels(
             if own.is_empty():
                 continue
             sizes = own["size"].to_numpy() * (1 + APART * (index - (len(classifiers) - 1) / 2))
-            look = {"color": colour(index), "marker": marker(index), "markersize": 4}
+            place = among(classifiers).index(classifier)
+            look = {"color": colour(place), "marker": marker(place), "markersize": 4}
             handles[classifier] = draw(axis, sizes, own, look)
         ticks = rows["size"].unique().sort().to_list()
         axis_of_sizes(axis, ticks, "M_ens")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ import polars as pl
 from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed
-from manyseed.analysis.tables.rows import VARIES, Tables, compares_runs
+from manyseed.analysis.tables.rows import IS_ONE_MODEL, VARIES, Tables, compares_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,6 +114,25 @@ def colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
+_of_sweep: ContextVar[Sequence[str]] = ContextVar("classifiers", default=())
+
+
+@contextmanager
+def coloured_as(classifiers: Sequence[str]) -> Iterator[None]:
+    """Give classifiers the colours within the context that they have among these."""
+    token = _of_sweep.set(classifiers)
+    try:
+        yield
+    finally:
+        _of_sweep.reset(token)
+
+
+def among(classifiers: Sequence[str]) -> Sequence[str]:
+    """Return those whose places tell the colours of classifiers: all of the sweep, else these."""
+    known = _of_sweep.get()
+    return known if {*classifiers} <= {*known} else classifiers
+
+
 def marker(index: int) -> str:
     """Return the marker of the group with this index; it changes each time colours repeat."""
     return MARKERS[index // len(COLOURS) % len(MARKERS)]
@@ -159,16 +180,21 @@ def mark_resolution(axis: Axes, repeats: pl.DataFrame, *, across: bool = False) 
         )
 
 
-def runs_vary(values: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+def runs_vary(values: pl.DataFrame, cells: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return for each group whether its density shows runs (`vary`), not its test sets alone.
 
-    It does unless all runs of each test set have one value. `values`: those of a `Quantity`.
+    It does unless all runs of each test set have one value, or are one model in some cell.
+    `values`: those of a `Quantity`. `cells`: the table of cells.
     """
+    one_model = pl.lit(value=False)
+    if "run_index" in values.columns:  # copies were left out
+        one_model = pl.col("cell").is_in(cells.filter(IS_ONE_MODEL)["cell"].implode())
     unit = [name for name in ("cell", "repeat_index") if name in values.columns]
     units = values.group_by(list(dict.fromkeys([*by, *unit]))).agg(
-        n=pl.len(), distinct=pl.col("value").n_unique()
+        n=pl.len(), distinct=pl.col("value").n_unique(), one_model=one_model.any()
     )
     varies = (pl.col("n") == 1).all() | (pl.col("distinct") > 1).any()
+    varies &= ~pl.col("one_model").any()
     return units.group_by(by or pl.lit(0)).agg(vary=varies)
 
 

@@ -19,6 +19,7 @@ from manyseed.analysis.figures.labels import (
     GREY,
     NOTHING,
     SEPARATOR,
+    among,
     colour,
     described,
     differing,
@@ -146,7 +147,7 @@ def means(averages: pl.DataFrame, runs: pl.DataFrame) -> list[Plot]:
     if known.is_empty():
         return []
     metric = labelled(known["metric"][0])
-    classifiers = averages["classifier"].unique().sort().to_list()
+    classifiers = among(averages["classifier"].unique().sort().to_list())
     found: list[Plot] = []
     for part, figure, places in _panels(known, metric):
         for axis, place, row in places:
@@ -180,9 +181,9 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
     """Draw the difference between the cells of each pair, with its intervals, a panel per dataset.
 
     `differences`: one row per pair, with the columns dataset, metric, a, b, difference, low and
-    high, the interval that tells which is better, alone, whether it does so by itself but not for
-    all pairs together, over, what it is over, seeds_low and seeds_high, the one over seeds alone,
-    and row, its label within the dataset.
+    high, the interval that tells which is better, over, what it is over, verdict and
+    together_verdict, which side it tells by itself and for all pairs together, seeds_low and
+    seeds_high, the one over seeds alone, and row, its label within the dataset.
     """
     if differences.is_empty():
         return []
@@ -190,7 +191,7 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
     found: list[Plot] = []
     for part, figure, places in _panels(differences, f"difference in {metric}"):
         told = part.filter((pl.col("low") > 0) | (pl.col("high") < 0))
-        alone = told.filter("alone").height
+        alone = told.filter(pl.col("verdict") != pl.col("together_verdict")).height
         for axis, place, row in places:
             is_told = row["low"] is not None and (row["low"] > 0 or row["high"] < 0)
             look = colour(0) if is_told else GREY
@@ -199,7 +200,7 @@ def differences(differences: pl.DataFrame) -> list[Plot]:
             inside = look if is_told else "white"
             at = [row["difference"]], [place]
             (dot,) = axis.plot(*at, ls="", ms=5, marker="o", color=look, markerfacecolor=inside)
-            if row["alone"]:
+            if is_told and row["verdict"] != row["together_verdict"]:
                 dot.set(fillstyle="left", markerfacecoloralt="white")
         for axis in figure.axes:
             axis.axvline(0, color="black", linewidth=0.8, zorder=1)
@@ -232,8 +233,12 @@ def _named(name: str, metric: str, before: int) -> tuple[str, str]:
 
 def _rows(part: pl.DataFrame) -> str:
     """Name the axes whose levels are in the labels of rows; empty without any."""
-    by = part["by"][0] if "by" in part.columns else "classifier"
-    known = [by, *(axis for axis in AXES if axis in part.columns and axis not in ("dataset", by))]
+    by = (
+        part["by"].unique().sort().str.split(", ").explode().to_list()
+        if "by" in part.columns
+        else []
+    )
+    known = [*by, *(axis for axis in AXES if axis in part.columns and axis != "dataset")]
     known = [*dict.fromkeys(["classifier", *known])]
     return f"Rows: {SEPARATOR.join(map(labelled, known))}. " if len(known) > 1 else ""
 
@@ -337,7 +342,7 @@ def mean_ranks(cells: pl.DataFrame) -> Plot | None:
     found = standings(cells)
     if found is None:
         return None
-    classifiers = cells["classifier"].cast(pl.String).unique().sort().to_list()
+    classifiers = among(cells["classifier"].cast(pl.String).unique().sort().to_list())
     tall = 0.95 + RANK * len(found.rows)
     figure = Figure(figsize=(wide(), tall))
     axis = figure.subplots()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.labels import colour, coloured_by, labelled, levels_of, marker
+from manyseed.analysis.figures.labels import among, colour, coloured_by, labelled, levels_of, marker
 from manyseed.analysis.figures.style import (
     Handle,
     Mark,
@@ -77,7 +77,8 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
     drawn: list[pl.DataFrame] = []
     for axis, (transform, layer) in zip(axes, responses, strict=True):
         own = table.filter(transform=transform, layer=layer)
-        for index, level in enumerate(levels):
+        for level in levels:
+            index = among(levels).index(level)
             rows = own.filter(pl.col(by).cast(pl.String) == level)
             if rows.height:
                 points = _points(rows, integral=integral)
@@ -426,7 +427,8 @@ def _spectra(table: pl.DataFrame, number: int) -> Plot:
         .agg(mean_of(pl.col(name)) for name in ("q05", "median", "q95"))
         .sort("rank")
     )
-    for index, level in enumerate(levels):
+    for level in levels:
+        index = among(levels).index(level)
         own = drawn.filter(pl.col(by) == level)
         look = {"color": colour(index), "marker": marker(index)}
         line(axes[0], own, ("rank", "median"), look, {("q05", "q95"): 0.15})

@@ -23,7 +23,7 @@ from matplotlib.mlab import GaussianKDE
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.labels import GREY, colour, first_of_each, marker, titles
+from manyseed.analysis.figures.labels import GREY, among, colour, first_of_each, marker, titles
 from manyseed.analysis.figures.svg import CELLS, compact
 
 Handle = Artist | Container  # what a legend shows beside a label
@@ -286,7 +286,9 @@ def dots(
     """
     marks: list[Mark] = []
     handles: dict[str, Handle] = {}
+    every = among(by[1])
     for index, level in enumerate(by[1]):
+        place = every.index(level)
         own = rows.filter(pl.col(by[0]).cast(pl.String) == level).sort(*drawn)
         own = own[thinned(np.arange(own.height, dtype=np.float64)).astype(np.int64)]
         x, y = (own[column].to_numpy() for column in drawn)
@@ -296,8 +298,8 @@ def dots(
             x,
             y,
             s=14,
-            color=shades[index] if len(shades) else colour(index),
-            marker="o" if len(shades) else marker(index),
+            color=shades[index] if len(shades) else colour(place),
+            marker="o" if len(shades) else marker(place),
             alpha=0.65,
             linewidths=0,
             rasterized=total > VECTORS,

@@ -28,6 +28,7 @@ from manyseed.analysis.figures.labels import (
     SEPARATOR,
     Quantities,
     Quantity,
+    among,
     colour,
     column,
     differing,
@@ -66,17 +67,18 @@ BESIDE = 2.3  # inches of a panel with δ beside it
 PAGE = 12  # most panels of a figure
 DEEP = 1.35  # inches per row of the grid
 SIDES = 2  # axes of a grid
+_FULL = 2 / 3  # share of its panels above which a grid has all of them
 PERTURBATIONS = ("perturb_continuous", "perturb_hparams")
 _HOW = (
-    f"Shapes, of all values of a cell: density, for {FEWEST} values or more where runs of a test "
-    f"set differ; dots: single values, up to {DOTTED}; bars: middle half and range, for more "
-    "values; lines: medians."
+    f"Shapes, of all values together: density, for {FEWEST} values or more, unless all runs of a "
+    f"test set are equal; dots: single values, up to {DOTTED}; bars: middle half and range, for "
+    "more values; lines: medians."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Violins:
-    """What all panels of a figure share."""
+    """What all panels of a figure share; `classifiers`: in the order of colours."""
 
     quantity: Quantity
     tables: Tables
@@ -87,7 +89,8 @@ class _Violins:
         """Return the values of a violin in ascending order, and whether it has a shape."""
         own = self.values.filter(**chosen)
         shaped = own.height >= FEWEST and self.quantity.name not in LEVELS
-        return own["value"].sort().to_numpy(), shaped and bool(runs_vary(own)["vary"].all())
+        vary = bool(runs_vary(own, self.tables.cells)["vary"].all())
+        return own["value"].sort().to_numpy(), shaped and vary
 
     def finish(self, axis: Axes, **chosen: Any) -> None:
         """Set up the vertical axis if the quantity is α̂."""
@@ -119,7 +122,7 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
         return []
     named = tables.cells.select("cell", *allowed).unique("cell", maintain_order=True)
     values = quantity.values.join(named, on="cell", maintain_order="left")
-    drawn = _Violins(quantity, tables, values, levels(tables.cells, "classifier"))
+    drawn = _Violins(quantity, tables, values, among(levels(tables.cells, "classifier")))
     return _by_one(drawn, by[0]) if len(by) == 1 else _grids(drawn, by[0], by[1])
 
 
@@ -204,13 +207,15 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
         for place, level in enumerate(own):
             for index, hue in enumerate(hues):
                 chosen = {**in_panel, by: level, **({} if hue is None else {"classifier": hue})}
-                classifier = level if by == "classifier" else hue
-                look = 0 if classifier is None else drawn.classifiers.index(classifier)
+                classifier = level if by == "classifier" else hue or classifiers[0]
+                look = drawn.classifiers.index(classifier)
                 at = place + 0.84 * ((index + 0.5) / len(hues) - 0.5)
                 _violin(axis, drawn, drawn.group(chosen), at, 0.38 / len(hues), look)
                 if hue is not None:
                     handles[hue] = _dot(look)
         _name(axis, own)
+        if by not in ("dataset", "classifier"):
+            axis.set_xlabel(labelled(by))
         drawn.finish(axis, **in_panel)
     if handles:
         legend(figure, handles, "classifier")
@@ -241,45 +246,64 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
     own = drawn.values.filter(**in_figure) if in_figure else drawn.values
     rows, columns = levels(own, by), levels(own, across)
     hues = [None] if "classifier" in (by, across) else levels(own, "classifier")
-    figure = Figure(figsize=(wide(), 0.6 + DEEP * len(rows)))
-    figure.set_layout_engine("constrained")
-    axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
+    there = {*own.select(by, across).iter_rows()}
+    by_words, across_words = labelled(by), labelled(across)
+    if _FULL * len(rows) * len(columns) < len(there):
+        figure, placed = _fields(rows, columns, drawn.quantity.label)
+        layout = f"Rows: {by_words}; columns: {across_words}."
+    else:
+        both = [(row, level) for row in rows for level in columns if (row, level) in there]
+        titles = [SEPARATOR.join(map(str, one)) for one in both]
+        figure, axes = panels(titles, drawn.quantity.label)
+        placed = dict(zip(both, axes, strict=True))
+        layout = f"Panels: {by_words}{SEPARATOR}{across_words}, those that there are."
     handles: dict[str, Handle] = {}
-    for y, row in enumerate(rows):
-        for x, level in enumerate(columns):
-            axis = axes[y, x]
-            for index, hue in enumerate(hues):
-                chosen = {**in_figure, by: row, across: level}
-                chosen |= {} if hue is None else {"classifier": hue}
-                classifier = hue or str(chosen.get("classifier", ""))
-                look = drawn.classifiers.index(classifier) if classifier else 0
-                _violin(axis, drawn, drawn.group(chosen), index, 0.4, look)
-                if hue is not None and len(hues) > 1:
-                    handles[hue] = _dot(look)
-            axis.set_xticks([])
-            axis.set_xlim(-0.7, len(hues) - 0.3)
-            drawn.finish(axis, **in_figure)
-            if y == 0:
-                axis.set_title(str(level), fontsize=8)
-            if x == len(columns) - 1:
-                axis.annotate(
-                    str(row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
-                    textcoords="offset points", rotation=270, va="center", ha="center",
-                )  # fmt: skip
-    figure.supylabel(drawn.quantity.label, fontsize=8.5)
+    for (row, level), axis in placed.items():
+        for index, hue in enumerate(hues):
+            chosen = {**in_figure, by: row, across: level}
+            chosen |= {} if hue is None else {"classifier": hue}
+            classifier = hue or str(chosen.get("classifier", ""))
+            look = drawn.classifiers.index(classifier) if classifier else 0
+            _violin(axis, drawn, drawn.group(chosen), index, 0.4, look)
+            if hue is not None and len(hues) > 1:
+                handles[hue] = _dot(look)
+        axis.set_xticks([])
+        axis.set_xlim(-0.7, len(hues) - 0.3)
+        drawn.finish(axis, **in_figure)
+    ends = np.array([axis.get_ylim() for axis in placed.values()])
+    for axis in placed.values():
+        axis.set_ylim(ends.min(), ends.max())
     if handles:
         legend(figure, handles, "classifier")
     on_dataset = f" on {dataset}" if dataset else ""
-    by_words, across_words = labelled(by), labelled(across)
     return Plot(
         f"{drawn.quantity.name}-by-{by}-{across}{end}".replace("_", "-"),
         f"{_title(drawn)} by {by_words} and {across_words}{on_dataset}",
-        f"{_described(drawn, own.height)} Rows: {by_words}; columns: {across_words}. "
-        f"{_HOW}{_pooled(drawn, [by, across])}",
+        f"{_described(drawn, own.height)} {layout} {_HOW}{_pooled(drawn, [by, across])}",
         own.height,
         figure,
         data=_quantiles(own, [by, across]),
     )
+
+
+def _fields(
+    rows: Sequence[Any], columns: Sequence[Any], label: str
+) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
+    """Return a figure with a panel for each row and column, named above and on the right."""
+    figure = Figure(figsize=(wide(), 0.6 + DEEP * len(rows)))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
+    for axis, level in zip(axes[0], columns, strict=True):
+        axis.set_title(str(level), fontsize=8)
+    for axis, row in zip(axes[:, -1], rows, strict=True):
+        axis.annotate(
+            str(row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
+            textcoords="offset points", rotation=270, va="center", ha="center",
+        )  # fmt: skip
+    figure.supylabel(label, fontsize=8.5)
+    return figure, {
+        (row, level): axes[y, x] for y, row in enumerate(rows) for x, level in enumerate(columns)
+    }
 
 
 def _quantiles(values: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -349,5 +373,5 @@ def _title(drawn: _Violins) -> str:
 def _pooled(drawn: _Violins, by: Sequence[str]) -> str:
     """Name the axes that values are pooled over, and the number of test sets."""
     over = [name for name in differing(drawn.tables.cells) if name not in by]
-    text = f" Pooled over: {SEPARATOR.join(over).replace('_', ' ')}." if over else ""
+    text = f" Pooled over: {SEPARATOR.join(map(labelled, over))}." if over else ""
     return text + over_test_sets(drawn.values)

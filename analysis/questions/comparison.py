@@ -146,7 +146,9 @@ def compare(
     elif independent:
         errors = [e for x, y in zip(a, b, strict=True) for e in _errors(x, y, paired)]
         result = _with_seeds(result, errors, n, confidence)
-        if not any(side.crossed for side in (*a, *b)):
+        # all runs agree, but not all test sets: no sample of seeds has this share
+        is_mixed = result.no_seeds == _AGREE and 0 < result.better < 1
+        if not is_mixed and not any(side.crossed for side in (*a, *b)):
             variance = _of_several([_newcombe(x, y) for x, y in zip(a, b, strict=True)])
             result = replace(result, better_seeds=_score(result.better, variance, _z(confidence)))
     else:
@@ -221,6 +223,7 @@ def _errors(x: Side, y: Side, paired: bool) -> list[tuple[float, float]]:
 
 
 SINGLE = "a test set has a single run"
+_AGREE = "all runs agree, which a few may do by chance"
 """Why there may be no interval over seeds."""
 
 
@@ -231,7 +234,7 @@ def _with_seeds(
         return replace(result, no_seeds=SINGLE)
     unknown = [variance for variance, freedom in errors if freedom < math.inf]
     if unknown and max(unknown) == 0:
-        return replace(result, no_seeds="all runs agree, which a few may do by chance")
+        return replace(result, no_seeds=_AGREE)
     parts = [(variance / n**2, freedom) for variance, freedom in errors]
     return replace(result, seeds=of_parts(result.difference, parts, confidence))
 

@@ -54,7 +54,7 @@ def covered(
     `shown`: its columns that are shown.
 
     Rows are alike if they average over the same levels of all axes that do not tell them apart, in
-    the same shares; hparams and what varies are each classifier's own.
+    the same shares; of hparams and what varies, which are each classifier's own, over as many.
     """
     schema = next(iter(named_rows(sweeps, question.table).values())).collect_schema().names()
     by = [name for name in frame.columns[: frame.columns.index("n")] if name in schema]
@@ -73,11 +73,12 @@ def covered(
         for key, part in cells.partition_by(by, as_dict=True, include_key=True).items()
     }
     rows = [of_rows.get(key, []) for key in frame.select(by).iter_rows()]
-    alike = [_shares([_levels(one, axes) for one in row]) for row in rows]
+    over = [_in_words(row, axes) for row in rows]
+    levels = [_shares([_levels(one, axes) for one in row]) for row in rows]
+    alike = [*zip(levels, over, strict=True)]
     if all(len(row) < 2 for row in rows):
         return Covered(alike, "" if "n_runs" in shown else _runs(cells, by).strip())
     more = f"{_runs(cells, by)}{_weights(cells, by)}{_varying(sweeps, cells, shown)}"
-    over = [_in_words(row, axes) for row in rows]
     if len(dict.fromkeys(over)) == 1:
         unlike = len(dict.fromkeys(alike)) > 1
         which = ", but not the same for all" if unlike else ""

@@ -25,7 +25,7 @@ def best_of(
     A metric's best is that of its dataset, or of its rows that agree in `within`, ties as they are
     shown; a spread or range is not better or worse, and never bold, nor are means if some are over
     other cells (`alike`, as `formats.Paper` has it). Of a comparison, the side that is told to be
-    better is bold.
+    better is bold; of several, where that holds for all of them together.
     """
     from manyseed.analysis.figures.labels import labelled
     from manyseed.analysis.metrics.metric import better
@@ -52,12 +52,13 @@ def best_of(
                 best = (max if way == "more" else min)(values[row] for row in known)
                 at = columns.index(name)
                 found |= {(row, at) for row in known if shown(values[row]) == shown(best)}
-    is_compared = "verdict" in frame.columns
+    is_compared, of_several = "verdict" in frame.columns, "together_verdict" in frame.columns
     both = [pair for pair in _SIDES if {*pair} <= {*columns}]
     if both and is_compared:
         sides = [columns.index(name) for name in both[0]]
         of = {"a better": sides[0], "b better": sides[1]}
-        found |= {(row, of[said]) for row, said in enumerate(frame["verdict"]) if said in of}
+        verdicts = frame["together_verdict" if of_several else "verdict"]
+        found |= {(row, of[said]) for row, said in enumerate(verdicts) if said in of}
     elif not judged:
         remedy = "ask for metrics, such as accuracy_mean or ece_mean"
         remedy = "add mean_a,mean_b to --columns, or a,b" if is_compared else remedy
@@ -67,7 +68,7 @@ def best_of(
     each = " and ".join(map(labelled, apart)) if within else apart[-1] if apart else ""
     each = f" of each {each}" if len(blocks) > 1 else ""
     if not judged:
-        return found, ["Bold: the better side, where that is told."]
+        return found, [f"Bold: the better side, where that is told{_TOGETHER * of_several}."]
     told = f"Bold: only the best number{each}, not what is told to be better: see compare."
     if len(compared) < len(blocks):
         where = f", {apart[-1]} by {apart[-1]}," if each and not within else ""
@@ -76,6 +77,7 @@ def best_of(
     return found, [told]
 
 
+_TOGETHER = " for all pairs together"
 SIDES = ("a", "b")
 _SIDES = (("mean_a", "mean_b"), SIDES)
 """Columns of the two sides of a comparison, of which one is bold."""

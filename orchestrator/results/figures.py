@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis import Refused
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FURTHER, OF_METRICS, FigureTables
-from manyseed.analysis.figures.labels import OF, SEPARATOR, described, differing, table_of
-from manyseed.analysis.figures.levels import numeric
+from manyseed.analysis.figures.labels import (
+    OF,
+    SEPARATOR,
+    coloured_as,
+    described,
+    differing,
+    table_of,
+)
+from manyseed.analysis.figures.levels import in_the_way, shown_axis
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.figures.violins import levels
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
@@ -77,7 +85,8 @@ def plots(
         reason = f"{found.name} has no room below {found.least * _INCH:.0f} mm"
         raise UserError(reason, key="--width", value=width, remedy="such as: --width double")
     try:
-        with drawn_wide(inches):
+        every = levels(results["cells"], "classifier")  # whose colours a condition does not change
+        with drawn_wide(inches), coloured_as(every):
             drawn = known.plots(given, kind, by)
     except Refused as error:
         if error.option == "kind":
@@ -330,7 +339,7 @@ def _differences(
 ) -> pl.DataFrame:
     """Return what `compare` says of each pair of cells that differ in one axis alone."""
     from manyseed.orchestrator.results.answers.compare import compare_cells
-    from manyseed.orchestrator.results.answers.comparison import is_alone, judged
+    from manyseed.orchestrator.results.answers.comparison import judged, side_told, told_apart
 
     by = known.apart(cells)
     if not by:
@@ -341,7 +350,7 @@ def _differences(
         if (found := one.result) is None:
             continue
         axes = {axis: level for axis, level in one.same.items() if axis not in ("dataset", by)}
-        a, b = str(one.a.axes[by]), str(one.b.axes[by])
+        a, b = told_apart(one)
         low, high = judged(one) or (None, None)
         seeds_low, seeds_high = found.seeds or (None, None)
         first = [str(axes["classifier"])] if "classifier" in axes else []
@@ -349,7 +358,7 @@ def _differences(
         rows.append(
             {
                 "dataset": str(one.same.get("dataset")),
-                "by": by,
+                "by": ", ".join(axis for axis in AXES if axis not in one.same),
                 "a": a,
                 "b": b,
                 "cell_a": one.a.cell,
@@ -358,7 +367,8 @@ def _differences(
                 "difference": found.difference,
                 "low": low,
                 "high": high,
-                "alone": one.together is not None and is_alone(one),
+                "verdict": side_told(one),
+                "together_verdict": side_told(one, together=one.together is not None),
                 "over": None if low is None else "test sets" if found.sets else "seeds",
                 "seeds_low": seeds_low,
                 "seeds_high": seeds_high,
@@ -415,14 +425,26 @@ def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
 
         return how(paths, found.of)
     if reason := why_not(kind, given):
-        cells = given.tables.cells
-        shown = [axis for axis in differing(cells) if numeric(cells, axis)][:1]
-        levels_of = {one: levels(cells, one)[0] for one in differing(cells) if one not in shown}
-        if found is None or found.name != "levels" or not shown or not levels_of:
+        if found is None or found.name != "levels" or not (fixed := _fixed(given.tables.cells)):
             return reason
         one = " AND ".join(
             f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
-            for axis, level in levels_of.items()
+            for axis, level in fixed.items()
         )
         return f'{reason}: --where "{one}"'
     return "its values are undefined or all 0, or it compares more datasets or runs than there are"
+
+
+def _fixed(cells: pl.DataFrame) -> dict[str, object]:
+    """Return a level of each axis in the way of `levels`: that with most classifiers and levels."""
+    found: dict[str, object] = {}
+    shown = shown_axis(cells)
+    for axis in in_the_way(cells) if shown else ():
+        of_level = {level: cells.filter(pl.col(axis) == level) for level in levels(cells, axis)}
+        sizes = {
+            level: (own["classifier"].n_unique(), own[shown].n_unique())
+            for level, own in of_level.items()
+        }
+        found[axis] = most = max(sizes, key=sizes.__getitem__)  # the first of equal ones
+        cells = of_level[most]
+    return found

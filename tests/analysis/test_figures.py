@@ -260,7 +260,24 @@ def test_no_violin_is_drawn_of_test_sets_whose_runs_are_equal():
         (plot, *_) = violins(own, column("accuracy", {}), ["classifier"])
         assert len(plot.figure.axes[0].patches) == drawn
     of_repeats = equal.repeats.select("cell", "repeat_index", value="accuracy_mean")
-    assert runs_vary(of_repeats)["vary"].all(), "a value of each test set"
+    assert runs_vary(of_repeats, equal.cells)["vary"].all(), "a value of each test set"
+
+
+def test_no_violin_is_drawn_of_one_model_of_each_test_set():
+    """Its copies are left out, so that its six values, one of each test set, had a density."""
+    tables = planted(runs=1, repeats=6, alpha=0.2)
+    is_copied = pl.col("classifier") == "mlp"
+    copied = tables.cells.with_columns(
+        n_runs=pl.when(is_copied).then(36).otherwise(6),
+        n_distinct=pl.lit(6),
+        n_repeats=pl.lit(6),
+        n_identical_repeats=pl.when(is_copied).then(6).otherwise(0),
+    )
+    for cells, drawn in ((copied.with_columns(n_identical_repeats=pl.lit(0)), 2), (copied, 1)):
+        own = replace(tables, cells=cells)
+        assert len(of_cells.of_datasets(own)[0].figure.axes[0].patches) == drawn
+        (plot, *_) = violins(own, column("accuracy", {}), ["classifier"])
+        assert len(plot.figure.axes[0].patches) == drawn
 
 
 def test_violins_hold_all_values():

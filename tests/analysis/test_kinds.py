@@ -73,7 +73,7 @@ def test_a_violin_holds_the_runs_that_agree_in_what_is_drawn_by(tables):
         assert medians(axis) == pytest.approx([own.median() for own in expected])
     assert plot.n == tables.runs.height
     assert f"n = {plot.n} runs." in plot.caption
-    assert "Pooled over: train fraction." in plot.caption
+    assert "Pooled over: training fraction." in plot.caption
 
 
 def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):

@@ -101,8 +101,8 @@ def compare_cells(
     by : str
         Compare pairs of cells that differ only in this.
     between : sequence of str
-        Compare these levels only, A first: classifiers, or levels of another axis, or numbers of
-        cells.
+        Compare these levels only, A first: classifiers, or levels of another axis, or cells: by
+        number, or as they are called, such as "mlp lr=0.1".
     a : str, optional
         A condition on cells A; with one on B. Cells are compared if they agree in all axes but
         those that set the two sides apart.

@@ -347,7 +347,8 @@ def _by_family(comparisons: Sequence[Compared], n: int) -> Iterator[str]:
         ]
         if held and 1 < len(own) < n:
             name = ", ".join([str(own[0].same.get("dataset", "")), *alike_in(own[0])])
-            yield f" For the {len(own):,} pairs of {name} together: {some(held, _LISTED)}."
+            also = " also" * any(told(one, judged(one)) and holds_together(one) for one in own)
+            yield f" For the {len(own):,} pairs of {name} together{also}: {some(held, _LISTED)}."
 
 
 _LISTED = 3

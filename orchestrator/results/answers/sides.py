@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.labels import labelled
 from manyseed.analysis.questions.usual import models
 from manyseed.analysis.tables.rows import cells_once, last
 from manyseed.jobs.checks import parsed
@@ -20,6 +21,8 @@ from manyseed.orchestrator.results.answers.comparison import AnalysedCell, Analy
 Pair = tuple[AnalysedCell, AnalysedCell]
 
 _LEVELS = "--between xgb,mlp"
+_NUMBERS = "--between 0,1"
+SIDES = 2
 """Levels, as remedies write them."""
 _CONFIGURATIONS = 50  # most pairs of cells of two classifiers without common hparams
 
@@ -49,13 +52,17 @@ def pairs_of(
 ) -> list[Pair]:
     """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
     require_sides(a, b, by, between)
+    between = [*map(str, between)]  # numbers of cells, too
     conditions = {"--where": where, "--a": a, "--b": b}
+    sweeps = [first] if first is second else [first, second]
+    every = [last(one.snapshots({})) for one in sweeps]
     for key, text in (("--a", a), ("--b", b)):
         if text and re.fullmatch(r"[\w.:-]+", text) and text not in first.cells.columns:
             remedy = f"name levels: {_LEVELS}; or write \"classifier = '{text}'\""
             raise UserError("is no condition on cells", key=key, value=text, remedy=remedy)
     of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
     if between:
+        _require_met(of_a, of_b, every, between, where)
         return _named(of_a, of_b, between, by, one_sweep=first is second)
     if a is None and first is second:
         return _levels(last(of_a), by, in_models=by == "classifier")
@@ -77,8 +84,12 @@ def _named(
     known = {axis: [_has(both[axis], word).any() for word in words] for axis in (by, *AXES, "cell")}
     axis = max(known, key=lambda one: sum(known[one]))  # the first of equal ones
     if not all(known[axis]):
+        named = [(_called(a, word), _called(b, word)) for word in words]
+        if all(one.any() or other.any() for one, other in named):
+            return _of_names(a, b, named, one_sweep=one_sweep)
         wrong = words[known[axis].index(False)]
         remedy = nearest(wrong, both[axis].drop_nulls().unique().sort().cast(pl.String))
+        remedy += f"; or numbers of cells, such as {_NUMBERS}"
         raise UserError(f"no such {axis}", key=axis, value=wrong, remedy=remedy)
     if len(words) > 2:
         held = [_has(a[axis], word) for word in words]
@@ -90,6 +101,86 @@ def _named(
         if side.is_empty():
             raise UserError("no cell of this sweep has it", key=axis, value=word)
     return _matched(of_a, of_b, one_sweep=one_sweep)
+
+
+def _of_names(
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    named: Sequence[tuple[pl.Series, pl.Series]],
+    *,
+    one_sweep: bool,
+) -> list[Pair]:
+    """Return the pairs of cells of every two sides, each the cells that a name means."""
+    found: dict[frozenset[int], Pair] = {}
+    both = combinations(named, 2) if len(named) > 1 else [(named[0], named[0])]
+    for (of_a, _), (_, of_b) in both:
+        for pair in _matched(last(a.filter(of_a)), last(b.filter(of_b)), one_sweep=one_sweep):
+            found.setdefault(frozenset((pair[0].cell, pair[1].cell)), pair)
+    return [*found.values()]
+
+
+def _called(cells: pl.DataFrame, word: str) -> pl.Series:
+    """Return which cells a name means: a number, a level, or several as answers name cells.
+
+    Such as ``TinyNet lr=0.002`` or ``TinyNet, lr=0.002``: some of a cell's levels in their order,
+    those of some axes with the axis.
+    """
+    text = _plain(word)
+
+    def is_said(text: str, rest: Sequence[tuple[str, str]]) -> bool:
+        if not text or not rest:
+            return not text
+        (axis, level), *others = rest
+        forms = (
+            level,
+            f"{axis.replace('_', ' ')} {level}",
+            f"{axis} = {level}",
+            f"{labelled(axis)} {level}",
+        )
+        return is_said(text, others) or any(
+            is_said(text.removeprefix(form).lstrip(), others)
+            for form in forms
+            if f"{text} ".startswith(f"{form} ")
+        )
+
+    levels = cells.select(AXES).iter_rows(named=True)
+    said = [
+        is_said(text, [(axis, _plain(str(level))) for axis, level in row.items()]) for row in levels
+    ]
+    return pl.Series(said, dtype=pl.Boolean) | _has(cells["cell"], word)
+
+
+def _plain(name: str) -> str:
+    """Return a name without what stands between its parts."""
+    return " ".join(re.sub(r",(?= )|[·×](?= )", " ", name).split())
+
+
+def _require_met(
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    every: Sequence[pl.DataFrame],
+    words: Sequence[str],
+    where: str | None,
+) -> None:
+    """Refuse a condition that leaves out all cells of a level which the sweeps have."""
+    if where is None:
+        return
+    kept = {*a["cell"], *b["cell"]}
+    means = [
+        {cell for one in every for cell in one.filter(_called(one, word))["cell"]} for word in words
+    ]
+    lost = [word for word, cells in zip(words, means, strict=True) if cells and not cells & kept]
+    if not lost:
+        return
+    remedy = "choose a condition that cells of both sides meet"
+    if len(every) == 1 and len(means) == SIDES and all(means):
+        levels = {row["cell"]: row for row in every[0].select("cell", *AXES).iter_rows(named=True)}
+        likest = max(
+            product(*(sorted((cells & kept) or cells) for cells in means)),
+            key=lambda pair: sum(levels[pair[0]][axis] == levels[pair[1]][axis] for axis in AXES),
+        )
+        remedy += f", or cells by number: --between {','.join(map(str, likest))}"
+    raise UserError(f"leaves out all cells of {lost[0]}", key="--where", value=where, remedy=remedy)
 
 
 def _has(levels: pl.Series, word: str) -> pl.Series:

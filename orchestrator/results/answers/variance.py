@@ -308,7 +308,8 @@ def _table(
     still = any(group.one_model for group, _ in of)
     models = " One model: on each test set, whatever the seed." * still
     more = "More: the intervals for new test sets are apart."
-    notes = [f"{what}.{models} <: not told from 0. {more}"]
+    below = " <: not told from 0." * any(cell.startswith("<") for row in table for cell in row)
+    notes = [f"{what}.{models}{below} {more}"]
     if any(row[3].startswith("at most") for row in table):
         notes.append("At most: runs vary by less than one test point.")
     of_sets = [row for _, rows in of for row in rows.values() if row["over"] == TEST_SETS]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from numbers import Real
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
@@ -188,9 +189,12 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
 
 
 def sides(words: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """Return the other sweep, if the first word is one, and the levels to compare."""
+    """Return the other sweep, if the first word is one, and the levels to compare, as text."""
     if not words:
         return None, []
+    words = [
+        str(one) if isinstance(one, Real) and not isinstance(one, bool) else one for one in words
+    ]
     if not isinstance(words[0], str):
         return words[0], [*words[1:]]
     first = Path(words[0])

@@ -135,6 +135,8 @@ def test_runs_that_are_one_model_add_nothing_and_single_runs_are_told():
     assert (alike.seeds, alike.sets) == (None, None)
     assert alike.no_seeds == "all runs agree, which a few may do by chance"
     assert alike.better_seeds[0] < 0.7 < alike.better_seeds[1] == 1
+    mixed = compare(sides([0.9, 0.9], [0.5, 0.5]), sides([0.7], [0.6], fixed=True), paired=False)
+    assert (mixed.better, mixed.better_seeds) == (0.5, None), "nothing varies between seeds"
     both = compare(sides([0.9], fixed=True), sides([0.7], fixed=True), paired=False)
     assert both.seeds == pytest.approx((0.2, 0.2))
     assert both.better_seeds == (1, 1)

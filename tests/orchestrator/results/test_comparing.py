@@ -194,6 +194,25 @@ def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> 
             assert one.b.axes["classifier"] == "svm-sgd"
             means = [np.concatenate(accuracies(sweep, side.cell)).mean() for side in (one.a, one.b)]
             assert one.result.difference == pytest.approx(means[0] - means[1])
+    named = sweep.compare("lr-sgd, alpha=0.1", "svm-sgd", confidence=0.95)
+    for pair in (("lr-sgd alpha=0.1", "svm-sgd"), ("lr-sgd · alpha=0.1", "svm-sgd, default")):
+        assert sweep.compare(*pair, confidence=0.95) == named
+    numbers = [named[0].a.cell, named[0].b.cell]
+    assert sweep.compare(*numbers) == sweep.compare(between=numbers) == named
+    assert inside("compare", sweep.directory, "lr-sgd, alpha=0.1", "svm-sgd")[0] == 0
+    (both,) = sweep.compare("lr-sgd alpha=0.0001", "lr-sgd, hparams = alpha=0.1")
+    assert {both.a.axes["hparams"], both.b.axes["hparams"]} == {*levels}
+    condition = ("--where", "hparams = 'alpha=0.1'")
+    code, said = inside("compare", sweep.directory, "lr-sgd", "svm-sgd", *condition)
+    left = "leaves out all cells of svm-sgd"
+    cells_by_number = f"--between {numbers[0]},{numbers[1]}"
+    assert (code, left in said, cells_by_number in said) == (2, True, True), said
+    code, said = inside("compare", sweep.directory, *cells_by_number.split())
+    assert (code, "alpha=0.1" in said) == (0, True)
+    code, said = inside("compare", sweep.directory, "lr-sgd alpha=7", "svm-sgd")
+    assert (code, "or numbers of cells, such as --between 0,1" in " ".join(said.split())) == (
+        *(2, True),
+    )
     (alone,) = sweep.compare(by="hparams")
     assert {alone.a.axes["hparams"], alone.b.axes["hparams"]} == {*levels}
     cells = dict(sweep.query("cells").select("hparams", "accuracy_mean").iter_rows())
@@ -462,7 +481,7 @@ def test_python_takes_levels_as_the_command_does(
     for call, said in (
         (lambda: one.compare("xgb", between=["xgb"]), "between: is given twice"),
         (lambda: one.compare(seeded, other=seeded), "other: is given twice"),
-        (lambda: one.compare(3), "other: must be a Sweep or its directory, not int"),
+        (lambda: one.compare([3]), "other: must be a Sweep or its directory, not list"),
         (lambda: one.compare("xgb", seeded), r"between\[1\]: must be text, not Sweep"),
         (lambda: one.compare("xgb"), 'classifier = "xgb": is one side only'),
         (lambda: one.compare("xgb", "mlp"), 'classifier = "mlp": no such classifier'),
@@ -598,6 +617,9 @@ def test_verdicts_hold_for_the_pairs_of_a_dataset_as_answers_say(sweeps: dict[st
     assert "none is told (Bonferroni's correction); alone: only by itself." in told
     assert told.endswith(" For the 2 pairs of breast together: lr-sgd > xgb, lr-sgd > xgb.")
     assert "together" not in compare.reply(found[:1]).below[0]
+    found[1] = replace(found[1], together=(0.001, 0.04))
+    (told, *_) = compare.reply(found).below
+    assert told.endswith(" For the 2 pairs of breast together also: lr-sgd > xgb."), "not all"
 
 
 FAMILIES = """
@@ -684,6 +706,8 @@ def test_the_variance_of_copies_of_one_model_is_none_by_construction(
     (row,) = re.findall(r"^  xgb +(\w+ \w+) ", told, re.MULTILINE)
     assert (code, row) == (0, "one model")
     assert "One model: on each test set, whatever the seed." in " ".join(told.split())
+    is_below = any(re.search(r" < ?\d", line) for line in told.splitlines())
+    assert ("<: not told from 0." in " ".join(told.split())) == is_below
     groups = json.loads(inside("variance", directory, "--json")[1])["groups"]
     whole = (", train_fraction = 1.0", "perturb_continuous = none")
     named = {one["name"]: one for one in groups if all(each in one["name"] for each in whole)}

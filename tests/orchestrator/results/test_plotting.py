@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 
 from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
-from manyseed.analysis.figures.labels import OF, labelled, schemas, table_of
+from manyseed.analysis.figures.labels import OF, colour, labelled, schemas, table_of
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.answers.compare import compare_cells
-from manyseed.orchestrator.results.answers.comparison import is_alone
+from manyseed.orchestrator.results.answers.comparison import is_alone, side_told, told_apart
 from manyseed.orchestrator.results.figures import save, usual
 from tests.analysis.planted import planted
 from tests.here import Done
@@ -36,6 +36,38 @@ def sweep(quick_analysed: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sw
     return Sweep(shutil.copytree(quick_analysed.directory, folder))
 
 
+CONFIGURED = """
+name    = "configured"
+seed    = 7
+repeats = 2
+runs    = 3
+
+[[grid]]
+dataset        = ["sklearn:wine"]
+classifier     = ["lr-sgd", "svm-sgd"]
+train_fraction = [0.5, 1.0]
+
+[[grid]]
+dataset        = ["sklearn:wine"]
+classifier     = ["mlp"]
+hparams        = ["grid"]
+train_fraction = [0.5, 1.0]
+
+[classifier.mlp]
+epochs = 2
+grid   = { width1 = [32, 64] }
+"""
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """An analysed sweep in which one classifier of three has a grid of hparams."""
+    folder = tmp_path_factory.mktemp("configured")
+    sweep = train(write(folder / "sweep.toml", CONFIGURED), folder / "sweep")
+    sweep.analyze(workers=1)
+    return sweep
+
+
 def held(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
@@ -45,6 +77,7 @@ def test_a_figure_is_drawn_from_python_of_the_numbers_of_the_tables(sweep: Sweep
     assert isinstance(figure, Figure)
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ["none", "relative:0.5"]
+    assert axis.get_xlabel() == "continuous perturbation"
     runs = sweep.results["runs"].filter(classifier="xgb", identical=False)
     expected = [
         runs.filter(perturb_continuous=scheme)["accuracy"].median()
@@ -183,6 +216,56 @@ def test_rows_of_differences_have_their_levels_in_order(sweep: Sweep) -> None:
     assert "Rows: classifier · training fraction. " in plot.caption
 
 
+def test_differences_have_a_row_for_each_pair_of_cells(configured: Sweep) -> None:
+    """Pairs of two widths of a classifier shared a row, and one was called mlp − mlp."""
+    where = "train_fraction = 1"
+    (plot,) = configured.plot.all("differences", where=where)
+    (axis,) = plot.figure.axes
+    rows = [label.get_text() for label in axis.get_yticklabels()]
+    pairs = [told_apart(one) for one in configured.compare(where=where)]
+    assert rows == [f"{a} − {b}" for a, b in pairs]
+    assert len({*rows}) == plot.n == 6
+    assert "mlp, width1=32 − mlp, width1=64" in rows
+    assert "Rows: classifier · hparams. " in plot.caption
+
+
+def test_levels_have_a_line_for_each_set_of_hparams(configured: Sweep) -> None:
+    """The remedy chose the hparams of all but one classifier, which was left out unsaid."""
+    (plot,) = configured.plot.all("levels")
+    (legend,) = plot.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["lr-sgd", "mlp · width1=32", "mlp · width1=64", "svm-sgd"]
+    assert "those of a classifier and its hparams are joined" in plot.caption
+    lines = [line for line in plot.figure.axes[0].lines if line.get_marker() != "None"]
+    assert len({line.get_color() for line in lines}) == 3
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 4
+    (one,) = configured.plot.all("levels", where="hparams <> 'width1=32'")
+    assert [text.get_text() for text in one.figure.legends[0].get_texts()] == [
+        *("lr-sgd", "mlp", "svm-sgd")
+    ]
+
+
+def test_a_classifier_has_one_colour_whatever_a_condition_leaves_out(configured: Sweep) -> None:
+    where = "classifier = 'svm-sgd'"
+    for kind in ("means", "levels", "accuracy", "accuracy_range"):
+        by = "train_fraction" if kind == "accuracy" else ()
+        seen = [
+            {line.get_color() for line in configured.plot(kind, by=by, where=one).axes[0].lines}
+            for one in (None, where)
+        ]
+        assert seen[1] - {"black"} <= seen[0], kind
+        assert colour(2) in seen[1], kind
+
+
+def test_a_grid_has_only_the_combinations_that_there_are(configured: Sweep) -> None:
+    (plot,) = configured.plot.all("accuracy", by=["classifier", "hparams"])
+    names = [axis.get_title(loc="left") for axis in plot.figure.axes]
+    assert names == ["lr-sgd · default", "mlp · width1=32", "mlp · width1=64", "svm-sgd · default"]
+    assert all(axis.lines for axis in plot.figure.axes)
+    assert len({axis.get_ylim() for axis in plot.figure.axes}) == 1
+    assert "Panels: classifier · hparams, those that there are." in plot.caption
+
+
 def test_differences_are_judged_as_compare_judges_them(sweep: Sweep) -> None:
     for kind, metric in (("differences", "accuracy"), ("differences-ece", "ece")):
         (plot,) = sweep.plot.all(kind)
@@ -196,12 +279,13 @@ def test_differences_are_judged_as_compare_judges_them(sweep: Sweep) -> None:
             assert row["difference"] == pytest.approx(one.result.difference)
             limits = one.result.sets or one.result.seeds or (None, None)
             assert (row["low"], row["high"]) == pytest.approx(limits)
-            assert row["alone"] == is_alone(one)
+            assert row["verdict"] == side_told(one)
+            assert (row["verdict"] != row["together_verdict"]) == is_alone(one)
         dots = [line for line in plot.figure.axes[0].lines if line.get_marker() == "o"]
         filled = sum(dot.get_markerfacecolor() != "white" for dot in dots)
         told = plot.data.filter((pl.col("low") > 0) | (pl.col("high") < 0))
         assert (len(dots), filled) == (plot.n, told.height)
-        alone = told.filter("alone").height
+        alone = told.filter(pl.col("verdict") != pl.col("together_verdict")).height
         assert sum(dot.get_fillstyle() == "left" for dot in dots) == alone
         assert f"{told.height - alone} told{f', {alone} alone' if alone else ''}." in plot.caption
         assert ("half-filled: alone" in plot.caption) == (alone > 0)

@@ -566,6 +566,10 @@ def test_a_grouped_table_says_over_which_cells_its_rows_are(tmp_path: Path) -> N
     other = cells.with_columns(perturb_continuous=none)
     count, note = told(other, "classifier")
     assert (count, "2 noise levels, but not the same for all" in note) == (2, True)
+    tuned = pl.when(classifier="mlp").then(pl.col("perturb_continuous")).otherwise(pl.lit("none"))
+    wider = cells.with_columns(perturb_continuous=pl.lit("none"), hparams=tuned)
+    wider = wider.unique(("dataset", "classifier", "hparams")).sort("cell")
+    assert told(wider, "classifier")[0] == 2, "means over unlike cells, so none is the best"
     alone = told(cells, "classifier", "dataset", "perturb_continuous")
     assert alone == (1, "Runs in a row: 5."), "of a single cell"
 

@@ -256,7 +256,26 @@ def test_the_side_that_is_told_to_be_better_is_bold(tmp_path: Path) -> None:
         assert ("difference" in heads) is not bool(columns)
         assert len(heads) == (4 if columns else 9)  # a and b, without which rows look alike
         assert not columns or "Dataset: imported." in text
-        assert "Bold: the better side, where that is told." in text
+        assert "Bold: the better side, where that is told for all pairs together." in text
+
+
+def test_a_side_that_is_better_alone_is_not_bold() -> None:
+    """Six rows were bold beside a verdict that four of them are not told for all pairs together."""
+    rows = pl.DataFrame(
+        {
+            "a": ["x", "x", "y"],
+            "b": ["y", "z", "z"],
+            "verdict": ["a better", "b better", "not told"],
+            "together_verdict": ["a better", "not told", "not told"],
+        }
+    )
+    text = formats.in_format(rows, "markdown", {}, [], formats.Paper(bold="best")).decode()
+    assert "| **x** | y | x better | x better |" in text
+    assert "| x | z | z better, alone | not told |" in text
+    single = rows.drop("together_verdict")
+    text = formats.in_format(single, "markdown", {}, [], formats.Paper(bold="best")).decode()
+    assert "| x | **z** | z better |" in text
+    assert "Bold: the better side, where that is told." in text
 
 
 def test_a_comparison_for_a_paper_names_dataset_and_sides_in_columns(sweep: Sweep) -> None:

@@ -139,7 +139,7 @@ class Doubts:
 
     def _warn(self, what: str) -> None:
         name = self._source.file.name
-        is_one = all(name in place and place != name for place in self._source.places)
+        is_one = all(re.search(f" (of|in) {re.escape(name)}$", at) for at in self._source.places)
         own = name if is_one or len(self._source.places) == 1 else self._source.classifier
         self._seen.told.append(f"{own}: {what}")
         warn(self._seen.told[-1])

@@ -129,7 +129,8 @@ def test_files_of_one_name_are_told_by_their_paths() -> None:
     code, said = inside("import", "lab", "--out", "s", *words)
     assert code == 0, said
     assert "vit: vit/seed_4/logits.npy disagrees with the others" in said
-    assert "Names of points (test_index) would put them right." in said
+    told = "Names of points (test_index) would put them right, or leave it out: --exclude "
+    assert f"{told}vit/seed_4/logits.npy." in said
     assert "vit/seed_4/logits.npy disagrees" in Path("s/sweep.toml").read_text()
     Path("lab/cnn/seed_2/logits.npy").write_bytes(b"no array")
     Path("lab/vit/seed_1/logits.npy").write_bytes(b"no array")
@@ -281,7 +282,8 @@ def test_a_true_class_that_differs_in_case_or_a_blank_is_no_other_class(odd: str
             pl.read_csv("long.csv").rename({"conf bee": f"conf {odd}"}).write_csv("long.csv")
         code, said = inside("import", "long.csv", "--out", "s", "--columns", columns)
         assert code == 2, said
-        assert f'one but for spelling: "{odd}" and "bee"' in said
+        assert "one but for spelling: " in said
+        assert f'"{odd}"' in said
         assert "rename" not in said
 
 

@@ -65,6 +65,9 @@ def labels_beside(
 ) -> str | None:
     """Return the one column that mostly is the class of the largest score, if there is one."""
     columns = [form.replace(CLASS, one) for one in classes]
+    if not {*columns} <= {*frame.columns}:  # numbered from 0, as `by_place` reads them
+        classes = in_order(classes)
+        columns = [form.replace(CLASS, str(number)) for number in range(len(classes))]
     if not {*columns} <= {*frame.columns}:
         return None
     if not all(dtype.is_numeric() for dtype in frame[columns].dtypes):

@@ -232,7 +232,7 @@ def test_files_of_classifiers_and_those_that_a_map_reads_are_left_out_too() -> N
         assert (code, "must be a list of texts" in said) == (2, True), said
 
 
-def long_table(wrong: int = 0, odd: str = "") -> None:
+def long_table(wrong: int = 0, odd: str = "", form: str = "conf {class}") -> None:
     """Write runs of a model with labels and confidences, some labels wrong, one class odd."""
     frames = []
     for seed in range(3):
@@ -241,7 +241,8 @@ def long_table(wrong: int = 0, odd: str = "") -> None:
         label = WORDS[p.argmax(axis=1)]
         label[:wrong] = np.where(label[:wrong] == "bee", "cat", "bee")
         own = {"rng_seed": seed, "gold": WORDS[Y], "guess": label}
-        own |= {f"conf {one}": p[:, at] for at, one in enumerate(WORDS)}
+        names = WORDS if form.startswith("conf") else range(K)
+        own |= {form.replace("{class}", str(one)): p[:, at] for at, one in enumerate(names)}
         frames.append(pl.DataFrame(own))
     table = pl.concat(frames)
     if odd:
@@ -256,12 +257,13 @@ def proposed(*words: str) -> list[str]:
     return shlex.split(line)
 
 
-def test_predicted_labels_beside_confidences_are_read_and_must_agree() -> None:
-    long_table()
+@pytest.mark.parametrize("form", ["conf {class}", "prob_{class}"])
+def test_predicted_labels_beside_confidences_are_read_and_must_agree(form: str) -> None:
+    long_table(form=form)
     command = proposed("import", "long.csv", "--out", "s")
     assert any("prediction=guess" in word for word in command)
     assert inside(*command)[0] == 0
-    long_table(wrong=7)
+    long_table(wrong=7, form=form)
     code, said = inside(*command[:-3], "t", *command[-2:])
     assert (code, Path("t").exists()) == (2, False)
     assert re.search(
@@ -270,7 +272,7 @@ def test_predicted_labels_beside_confidences_are_read_and_must_agree() -> None:
         " ".join(said.split()),
     )
     assert "leave prediction=guess out" in said
-    assert "leave confidence='conf {class}' out of --columns" in said
+    assert f"leave confidence={shlex.quote(form)} out of --columns" in said
 
 
 @pytest.mark.parametrize("odd", ["bee ", "Bee"])

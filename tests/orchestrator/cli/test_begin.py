@@ -442,7 +442,7 @@ import#folders-that-name-what-is-in-them-and-maps: tensorboard; wandb; mlflow
 start#install: docker; singularity; windows; conda
 sweep-file#tune: optuna
 uncertainty#ensembling-methods: ensembles; deep ensemble
-sweep-file#grid: initialization and batch order; init+batch; what does init+batch mean
+recipes#what-varies-between-seeds-and-what-is-held-fixed: initialization and batch order; init+batch; what does init+batch mean
 classifiers#what-holds-for-all-of-them: GPUs; ask for GPUs
 faq#setting-a-learning-rate: hyperparameters; one hyperparameter for one classifier
 recipes#i-want-to-give-the-results-away: send results; copy to another computer

@@ -291,7 +291,7 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
             for words in ("how is the seed of a run derived", "derive seed")
         ),
         *(
-            (words, "recipes#what-varies-between-seeds-and-what-is-held-fixed")
+            (words, "recipes#what-varies-between-seeds")
             for words in (
                 *("keep test sets fixed", "hold test set fixed", "fixed test set"),
                 *("vary only the init", "vary only the initialisation"),
@@ -442,7 +442,8 @@ import#folders-that-name-what-is-in-them-and-maps: tensorboard; wandb; mlflow
 start#install: docker; singularity; windows; conda
 sweep-file#tune: optuna
 uncertainty#ensembling-methods: ensembles; deep ensemble
-recipes#what-varies-between-seeds-and-what-is-held-fixed: initialization and batch order; init+batch; what does init+batch mean
+recipes#what-varies-between-seeds: initialization and batch order; init+batch
+recipes#what-varies-between-seeds: what does init+batch mean
 classifiers#what-holds-for-all-of-them: GPUs; ask for GPUs
 faq#setting-a-learning-rate: hyperparameters; one hyperparameter for one classifier
 recipes#i-want-to-give-the-results-away: send results; copy to another computer

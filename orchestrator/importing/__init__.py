@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.calls import told_by
+from manyseed.orchestrator.calls import told_by, warn
 from manyseed.orchestrator.errors import (
     ManyseedError,
     Unread,
@@ -34,13 +34,14 @@ from manyseed.orchestrator.importing.arrays import (
 )
 from manyseed.orchestrator.importing.classes import SCORES, require_named
 from manyseed.orchestrator.importing.conversion import FORMATS, conversion, is_folder, spread
-from manyseed.orchestrator.importing.directory import ImportSeen, write_sweep
+from manyseed.orchestrator.importing.directory import write_sweep
+from manyseed.orchestrator.importing.doubts import ImportSeen
 from manyseed.orchestrator.importing.filenames import (
     common_name,
     require_one_kind,
 )
 from manyseed.orchestrator.importing.frames import TABLES
-from manyseed.orchestrator.importing.lacking import tell_lacking_runs, without_names
+from manyseed.orchestrator.importing.lacking import lacking_runs, without_names
 from manyseed.orchestrator.importing.mapping import NAMES
 from manyseed.orchestrator.importing.matching import (
     ELSEWHERE,
@@ -70,8 +71,8 @@ from manyseed.orchestrator.importing.settings import (
     named_by_settings,
     names_settings,
     require_like_settings,
-    tell_without_predictions,
     with_seeds,
+    without_predictions,
 )
 from manyseed.orchestrator.importing.truths import (
     holds_runs,
@@ -406,7 +407,6 @@ def _imported(
         sources = [prediction_file(each, asked) for each in entries]
         if kind == "arrays":
             sources = placed_below(sources, files)
-        write = add_runs if adding else write_sweep
         are_joined = kind in ("arrays", "table")
         if are_joined:
             are_models = any(map(names_models, (columns, key))) or "classifier" in (columns or {})
@@ -427,11 +427,14 @@ def _imported(
             if adding:
                 require_addable(sources, directory)
             return ImportSeen()
-        if not adding:
-            tell_lacking_runs(sources, left_runs)
-            if folder is not None and pattern is not None:
-                tell_without_predictions(folder, files)
-        return write(sources, directory)
+        if adding:
+            return add_runs(sources, directory)
+        told = [*lacking_runs(sources, left_runs)]
+        if folder is not None and pattern is not None:
+            told += without_predictions(folder, files)
+        for one in told:
+            warn(one)
+        return write_sweep(sources, directory, told)
 
 
 def _of_classifiers(

@@ -433,9 +433,9 @@ def entries_of(
     n_runs, n_samples = array.shape[:2]
     one = {"is_one": is_from_one, "is_first": not classes}
     array, given["y_true"], first = from_zero(array, given, key, path, **one)
-    class_names = names_of_classes(given, array, key, path, first)
     if key == "scores" and not probabilities and probability != "none":
         require_logits(array, path)
+    class_names = names_of_classes(given, array, key, path, first)
     if not (key == "labels" and array.dtype.kind in "US"):
         require_axes(array, given, key, class_names, path)
     y_true, order = given["y_true"], np.arange(0)

@@ -84,7 +84,7 @@ def require_apart(truth: Collection[str], predicted: Collection[str], key: str, 
             f"has classes that are one but for spelling: {' and '.join(map(quoted, same[0]))}",
             file=file,
             key=key,
-            remedy="write each class in one way",
+            remedy="write each class in one way; beware of upper case and blanks at the end",
         )
 
 
@@ -117,6 +117,7 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
         wrong = names[index] != values
         if wrong.any():
             value = str(values[wrong].flat[0])
+            require_apart(class_names, [value], key, file)
             remedy = nearest(value, class_names)
             raise UserError("not a class", file=file, key=key, value=value, remedy=remedy)
         return index
@@ -199,6 +200,7 @@ SCORES = ("confidence", "logits")
 def require_columns(frame: pl.DataFrame, class_names: Sequence[str], form: str, path: Path) -> None:
     """Refuse true classes without a column of confidences, naming one that is nearly so called."""
     seen = {*frame["truth"].unique().to_list()}
+    require_apart(seen, class_names, form, path)
     for name in sorted(seen - {*class_names}):
         unseen = [of for of in class_names if of not in seen]
         column, remedy = form.replace(CLASS, name), nearest(name, class_names)

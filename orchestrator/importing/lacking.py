@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.counts import some
-from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import Lacking, Unread, UserError, shell_word
 from manyseed.orchestrator.importing.frames import TABLES, read_by, read_frame
 from manyseed.orchestrator.importing.mapping import Values
@@ -103,10 +102,10 @@ def _needed(file: Path, lacking: list[str], known: Mapping[str, str]) -> Iterato
         )
 
 
-def tell_lacking_runs(
+def lacking_runs(
     sources: Sequence[PredictionFile], gone: Collection[tuple[str | None, int]]
-) -> None:
-    """Say which classifiers lack runs, by number, that others of a data set have.
+) -> Iterator[str]:
+    """Yield which classifiers lack runs, by number, that others of a data set have.
 
     `gone`: classifier and number of the runs that the user left out.
     """
@@ -124,7 +123,7 @@ def tell_lacking_runs(
                 continue
             has = [other for other, theirs in own.items() if {*missing} <= theirs]
             numbers = some([str(run) for _, run in missing], _SHOWN)
-            warn(
+            yield (
                 f"{name} lacks {'run' if len(missing) == 1 else 'runs'} {numbers}, which "
                 f"{some(has or [other for other in own if other != name], 3)} "
                 f"{'has' if len(has or own) == 1 else 'have'}. Did it fail?"

@@ -33,7 +33,13 @@ from manyseed.orchestrator.importing.filenames import (
 )
 from manyseed.orchestrator.importing.frames import read_by
 from manyseed.orchestrator.importing.predictions import ATTRIBUTES, TRUTHS
-from manyseed.orchestrator.importing.scored import PREDICTED, by_place, kind_of_scores, of_predicted
+from manyseed.orchestrator.importing.scored import (
+    PREDICTED,
+    by_place,
+    kind_of_scores,
+    labels_beside,
+    of_predicted,
+)
 
 Columns = tuple[tuple[str, str], ...]
 """Pairs of a column's name here and in a file; further columns are then not read."""
@@ -269,6 +275,9 @@ def meant_columns(frame: pl.DataFrame, said: Collection[str] = ()) -> dict[str, 
             several = [one for one, kind in whole.items() if kind == whole[form]]
             shared = _form_of_runs(several) or form_of_models(several)
             found[whole[form]] = shared or form
+            if found.get("prediction") == "NAME" and "prediction" not in said and not shared:
+                left = [name for name in frame.columns if name not in given.values()]
+                found["prediction"] = labels_beside(frame, form, classes, left) or "NAME"
             found = {own: name for own, name in found.items() if name != "NAME"}
         if found.get("prediction") == "NAME" and "prediction" not in said:
             left = [name for name in frame.columns if name not in given.values()]

@@ -25,14 +25,13 @@ from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.directory import (
-    Doubts,
     ImportedRuns,
-    ImportSeen,
     cells_of,
     group_of,
     made_from,
     placed,
 )
+from manyseed.orchestrator.importing.doubts import Doubts, ImportSeen
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,

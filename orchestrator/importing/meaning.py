@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyseed.orchestrator.errors import Lacking, OtherTests, Unread, UserError
-from manyseed.orchestrator.importing.directory import ImportSeen
+from manyseed.orchestrator.importing.doubts import ImportSeen
 from manyseed.orchestrator.importing.truths import truth_beside
 
 _MOST_TRIED = 8

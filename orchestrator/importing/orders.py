@@ -330,6 +330,8 @@ def by_run(array: Any, given: Mapping[str, Any], key: str, path: Path) -> Any:
             return array.reshape(1, *n, shape[2])  # batches of one run
         if not array.fortran:
             return replace(array, shape=(1, *n, shape[2]))
+    if key == "scores" and shape[-1:] == n and len(shape) <= 2:
+        _require_two_classes(array, given, path)
     if shape[1:2] == n or not places or not 1 <= len(shape) <= (2 if key == "labels" else 3):
         return array
     if array.dtype.itemsize * math.prod(shape) > _MOST_TURNED:
@@ -361,6 +363,30 @@ def _require_classes(given: Mapping[str, Any], shape: tuple[int, ...], path: Pat
             key="scores",
             remedy="name all classes with class_names; or, if the second axis is runs, give "
             "scores.T, the logit gaps (run, sample)",
+        )
+
+
+def _require_two_classes(array: Any, given: Mapping[str, Any], path: Path) -> None:
+    """Refuse scores without an axis of classes, if there are more than two, or it is the first."""
+    shape, first = array.shape, array[np.array([0])]
+    classes = np.asarray(given.get("class_names", np.unique(np.asarray(given["y_true"]))))
+    n = len(classes)
+    if (first == np.round(first)).all() or n < 2:  # labels, which is told elsewhere
+        return
+    is_turned = len(shape) == 2 and shape[0] == n
+    if is_turned and n == 2:
+        both = array[np.arange(2)]
+        is_turned = bool((both >= 0).all() and np.allclose(both.sum(axis=0), 1, atol=1e-3))
+    if is_turned:
+        what = f"has shape {shape}, which looks like (class, sample), as there are {n} classes"
+        raise UserError(what, file=path, key="scores", remedy="save scores.T")
+    if n > 2:
+        raise UserError(
+            f"has shape {shape}, one number for each point of a run, but there are {n} classes",
+            file=path,
+            key="scores",
+            remedy="save the scores of each class, (run, sample, class), or the predicted classes, "
+            "labels; a largest probability does not say of which class it is",
         )
 
 

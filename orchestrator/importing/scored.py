@@ -60,6 +60,24 @@ def by_place(
     return whole
 
 
+def labels_beside(
+    frame: pl.DataFrame, form: str, classes: Sequence[str], names: Sequence[str]
+) -> str | None:
+    """Return the one column that mostly is the class of the largest score, if there is one."""
+    columns = [form.replace(CLASS, one) for one in classes]
+    if not {*columns} <= {*frame.columns}:  # numbered from 0, as `by_place` reads them
+        classes = in_order(classes)
+        columns = [form.replace(CLASS, str(number)) for number in range(len(classes))]
+    if not {*columns} <= {*frame.columns}:
+        return None
+    if not all(dtype.is_numeric() for dtype in frame[columns].dtypes):
+        return None
+    best = pl.Series(np.array(classes)[frame[columns].to_numpy().argmax(axis=1)])
+    labels = [frame[name] for name in names if not frame[name].dtype.is_nested()]
+    found = [one.name for one in labels if 2 * (one.cast(pl.String) == best).sum() > len(best)]
+    return found[0] if len(found) == 1 else None
+
+
 def kind_of_scores(values: pl.DataFrame) -> str:
     """Return whether columns of a class each seem to be logits, or else confidences."""
     are_numbers = all(dtype.is_numeric() for dtype in values.dtypes)

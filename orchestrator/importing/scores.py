@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,8 +16,8 @@ from scipy.special import log_expit, log_softmax, softmax
 from manyseed.analysis.counts import some
 from manyseed.jobs.checks import quoted
 from manyseed.jobs.run import OFF, Prediction, Probability, gaps, labels
-from manyseed.orchestrator.errors import Spoilt, Unread, UserError
-from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, in_order
+from manyseed.orchestrator.errors import Spoilt, Unread, UserError, shell_word
+from manyseed.orchestrator.importing.classes import CLASS, CONFIDENCE, SCORES, in_order
 from manyseed.orchestrator.store.schema import GroupSpec
 
 
@@ -383,24 +383,42 @@ def _confidence(
     return confidence
 
 
-_LABELS_ALONE = "remove the columns confidence.* to import only the labels"
+def scores_of(
+    frame: pl.DataFrame,
+    class_names: Sequence[str],
+    label: Any,
+    path: Path,
+    given: Mapping[str, str],
+) -> Predicted:
+    """Return the scores of one run's confidences; predictions must be the most probable class.
 
-
-def scores_of(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path) -> Predicted:
-    """Return the scores of one run's confidences; predictions must be the most probable class."""
+    `given`: what a user calls the columns, by ours.
+    """
+    form = next((f"{own}={shell_word(given[own])}" for own in SCORES if own in given), "")
+    alone = "remove the columns confidence.* to import only the labels"
+    alone = f"to import only the labels, leave {form} out of --columns" if form else alone
 
     def refuse(run: int, point: int, why: str) -> NoReturn:
         what, is_spoilt = f"row_id {frame['row_id'][point]}: {why}", not np.isfinite(p).all()
-        raise (Spoilt if is_spoilt else UserError)(
-            what, file=path, key="confidence", remedy=_LABELS_ALONE
-        )
+        raise (Spoilt if is_spoilt else UserError)(what, file=path, key="confidence", remedy=alone)
 
     p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
     result = predicted(p[None], refuse)
     rounded = p.astype(np.float32)
-    if (rounded[np.arange(len(label)), label] < rounded.max(axis=1)).any():
-        what = "predictions disagree with their confidences"
-        raise UserError(what, file=path, key="prediction", remedy=_LABELS_ALONE)
+    own = rounded[np.arange(len(label)), label]
+    if len(wrong := np.flatnonzero(own < rounded.max(axis=1))):
+        at, run = int(wrong[0]), frame["run"][0]
+        first, best = class_names[label[at]], int(p[at].argmax())
+        theirs = given.get("prediction", "prediction")
+        of_model = f"if {theirs} is of no model, leave prediction={shell_word(theirs)} out; "
+        raise UserError(
+            f"predictions disagree with their confidences in {len(wrong):,} of {len(label):,} rows "
+            f"of run {run}, such as {frame['row_id'][at]}: {quoted(first)} has {own[at]:.3g}, "
+            f"{quoted(class_names[best])} {p[at, best]:.3g}",
+            file=path,
+            key=theirs,
+            remedy=of_model * ("prediction" in given and bool(form)) + alone,
+        )
     return result
 
 

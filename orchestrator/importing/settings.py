@@ -141,8 +141,8 @@ def with_seeds(
     return changed
 
 
-def tell_without_predictions(folder: Path, files: Sequence[Path]) -> None:
-    """Say which folders of jobs, beside those of files, have settings but no predictions."""
+def without_predictions(folder: Path, files: Sequence[Path]) -> Iterator[str]:
+    """Yield which folders of jobs, beside those of files, have settings but no predictions."""
     jobs = {job for file in files if (job := _job(file)) is not None}
     held = {parent for file in files for parent in file.absolute().parents}
     above = {job.parent for job in jobs if folder.absolute() in job.parents}
@@ -153,7 +153,7 @@ def tell_without_predictions(folder: Path, files: Sequence[Path]) -> None:
     if lacking:
         lacking.sort(key=lambda one: by_numbers(str(one)))
         names = [str(one.relative_to(folder.absolute())) for one in lacking]
-        warn(f"{folder}: no predictions beside the settings of {some(names, _SHOWN)}. Did it fail?")
+        yield f"{folder}: no predictions beside the settings of {some(names, _SHOWN)}. Did it fail?"
 
 
 _SHOWN = 5

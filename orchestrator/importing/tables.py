@@ -212,7 +212,7 @@ def openml(
             frame = _runs(path, number, columns, values[number])[order[row["repeat"]], row["run"]]
             labels.append(_codes(frame["prediction"], class_names, "prediction", path))
             if has_confidences:
-                one_run = scores_of(frame, class_names, labels[-1], path)
+                one_run = scores_of(frame, class_names, labels[-1], path, dict(columns))
                 assert one_run.scores is not None
                 scores.append(one_run.scores)
                 floored, off = floored + one_run.floored, max(off, one_run.off)

@@ -162,7 +162,12 @@ def usual(paths: SweepPaths) -> pl.DataFrame:
         "fit_seconds": True,
     }
     order = pl.DataFrame({"kind": [name for name, drawn in is_drawn.items() if drawn]})
-    found = order.join(kinds(paths), on="kind", maintain_order="left").head(_MOST_USUAL)
+    drawn = kinds(paths)
+    if "levels" not in drawn["kind"] and any(numeric(cells, axis) for axis in differing(cells)):
+        (shows,) = (one.shows for one in known.KINDS if one.name == "levels")
+        one = pl.DataFrame({"kind": "levels", "of": "page", "shows": f"with --where: {shows}"})
+        drawn = pl.concat([drawn, one])
+    found = order.join(drawn, on="kind", maintain_order="left").head(_MOST_USUAL)
     return found.with_columns(pl.col("shows").str.split(". ").list.first())
 
 

@@ -245,7 +245,20 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
         ("gpu memory", "cluster#what-happens-when"),
         ("logs of a failed run", "faq#n-runs-failed"),
         ("change the number of runs later", "sweep-file#planning-again"),
-        ("own dataset", "datasets#files"),
+        *(
+            (words, "recipes#how-do-i-use-my-own-data")
+            for words in ("own dataset", "numpy arrays", "python arrays", "my own data")
+        ),
+        *(
+            (words, "recipes#how-does-accuracy-grow-with-the-training-set")
+            for words in ("learning curve", "learning curve sizes", "train on subset")
+        ),
+        ("accuracy by training fraction", "recipes#how-does-accuracy-grow-with-the-training-set"),
+        *(
+            (words, "faq#limits-on-my-own-machine")
+            for words in ("laptop", "limit cores", "limit memory")
+        ),
+        *((words, "faq#which-processes-train") for words in ("pgrep", "process name")),
         ("export csv", "results#asking-manyseed-query"),
         ("how many seeds", "recipes#how-many-seeds-do-i-need"),
         ("error consistency", "glossary#error-consistency"),
@@ -278,8 +291,11 @@ def test_a_word_too_short_to_have_forms_is_looked_for() -> None:
             for words in ("how is the seed of a run derived", "derive seed")
         ),
         *(
-            (words, "sweep-file#grid")
-            for words in ("keep test sets fixed", "vary only the init", "fixed test set")
+            (words, "recipes#what-varies-between-seeds")
+            for words in (
+                *("keep test sets fixed", "hold test set fixed", "fixed test set"),
+                *("vary only the init", "vary only the initialisation"),
+            )
         ),
         *(
             (words, "store#the-predictions-on-disk")
@@ -426,7 +442,8 @@ import#folders-that-name-what-is-in-them-and-maps: tensorboard; wandb; mlflow
 start#install: docker; singularity; windows; conda
 sweep-file#tune: optuna
 uncertainty#ensembling-methods: ensembles; deep ensemble
-sweep-file#grid: initialization and batch order; init+batch; what does init+batch mean
+recipes#what-varies-between-seeds: initialization and batch order; init+batch
+recipes#what-varies-between-seeds: what does init+batch mean
 classifiers#what-holds-for-all-of-them: GPUs; ask for GPUs
 faq#setting-a-learning-rate: hyperparameters; one hyperparameter for one classifier
 recipes#i-want-to-give-the-results-away: send results; copy to another computer

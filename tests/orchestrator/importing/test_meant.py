@@ -505,10 +505,10 @@ def test_runs_that_are_added_are_compared_with_those_that_are_there(tmp_path: Pa
     (headline,) = [one for one in inside("answers", sweep)[1].splitlines() if "moved_4" in one]
     assert "as if their points were in another order" in headline
     page = Sweep(sweep).paths.report.read_text()
-    assert "The import warned: moved_4.npz: moved_4.npz, moved_5.npz disagree" in page
+    assert "The import warned: imported: moved_4.npz, moved_5.npz disagree" in page
     file = Sweep(sweep).paths.sweep_file
     lines = file.read_text().splitlines(keepends=True)
-    assert sum(line.startswith("# import warned: moved_4.npz") for line in lines) == 1
+    assert sum(line.startswith("# import warned: imported: moved_4.npz") for line in lines) == 1
     file.write_text("".join(line for line in lines if "import warned" not in line))
     assert "moved_4" not in inside("answers", sweep)[1]
 

@@ -129,7 +129,8 @@ def test_files_of_one_name_are_told_by_their_paths() -> None:
     code, said = inside("import", "lab", "--out", "s", *words)
     assert code == 0, said
     assert "vit: vit/seed_4/logits.npy disagrees with the others" in said
-    assert "Names of points (test_index) would put them right." in said
+    told = "Names of points (test_index) would put them right, or leave it out: --exclude "
+    assert f"{told}vit/seed_4/logits.npy." in said
     assert "vit/seed_4/logits.npy disagrees" in Path("s/sweep.toml").read_text()
     Path("lab/cnn/seed_2/logits.npy").write_bytes(b"no array")
     Path("lab/vit/seed_1/logits.npy").write_bytes(b"no array")
@@ -229,3 +230,137 @@ def test_files_of_classifiers_and_those_that_a_map_reads_are_left_out_too() -> N
         Path("m.toml").write_text(f"exclude = {wrong}\n")
         code, said = inside("import", "lab", "--out", "f", "--map", "m.toml")
         assert (code, "must be a list of texts" in said) == (2, True), said
+
+
+def long_table(wrong: int = 0, odd: str = "", form: str = "conf {class}") -> None:
+    """Write runs of a model with labels and confidences, some labels wrong, one class odd."""
+    frames = []
+    for seed in range(3):
+        p = np.exp(scores(seed))
+        p /= p.sum(axis=1, keepdims=True)
+        label = WORDS[p.argmax(axis=1)]
+        label[:wrong] = np.where(label[:wrong] == "bee", "cat", "bee")
+        own = {"rng_seed": seed, "gold": WORDS[Y], "guess": label}
+        names = WORDS if form.startswith("conf") else range(K)
+        own |= {form.replace("{class}", str(one)): p[:, at] for at, one in enumerate(names)}
+        frames.append(pl.DataFrame(own))
+    table = pl.concat(frames)
+    if odd:
+        table = table.with_columns(pl.col("gold").replace("bee", odd))
+    table.write_csv("long.csv")
+
+
+def proposed(*words: str) -> list[str]:
+    code, said = inside(*words)
+    (line,) = re.findall("manyseed (import .*)", said)
+    assert code == 2, said
+    return shlex.split(line)
+
+
+@pytest.mark.parametrize("form", ["conf {class}", "prob_{class}"])
+def test_predicted_labels_beside_confidences_are_read_and_must_agree(form: str) -> None:
+    long_table(form=form)
+    command = proposed("import", "long.csv", "--out", "s")
+    assert any("prediction=guess" in word for word in command)
+    assert inside(*command)[0] == 0
+    long_table(wrong=7, form=form)
+    code, said = inside(*command[:-3], "t", *command[-2:])
+    assert (code, Path("t").exists()) == (2, False)
+    assert re.search(
+        r"long.csv: guess: predictions disagree with their confidences in 7 of 90 rows of run 0, "
+        r'such as 0: "\w+" has 0\.\d+, "\w+" 0\.\d+',
+        " ".join(said.split()),
+    )
+    assert "leave prediction=guess out" in said
+    assert f"leave confidence={shlex.quote(form)} out of --columns" in said
+
+
+@pytest.mark.parametrize("odd", ["bee ", "Bee"])
+def test_a_true_class_that_differs_in_case_or_a_blank_is_no_other_class(odd: str) -> None:
+    long_table(odd=odd)
+    columns = "truth=gold,prediction=guess,confidence=conf {class},run=rng_seed"
+    for renamed in (False, True):
+        if renamed:
+            pl.read_csv("long.csv").rename({"conf bee": f"conf {odd}"}).write_csv("long.csv")
+        code, said = inside("import", "long.csv", "--out", "s", "--columns", columns)
+        assert code == 2, said
+        assert "one but for spelling: " in said
+        assert f'"{odd}"' in said
+        assert "rename" not in said
+
+
+@pytest.mark.parametrize("options", [(), ("--probabilities",)])
+@pytest.mark.parametrize("form", ["turned", "turned logits", "turned, of two", "largest alone"])
+def test_scores_of_each_class_are_needed_and_their_axis_is_last(
+    form: str, options: tuple[str, ...]
+) -> None:
+    for seed in range(3):
+        p = np.exp(scores(seed))
+        p /= p.sum(axis=1, keepdims=True)
+        two = np.stack([p[:, 0], 1 - p[:, 0]])
+        held = {"turned": p.T, "turned logits": np.log(p).T, "turned, of two": two}
+        np.save(folder("lab") / f"seed{seed}.npy", held.get(form, p.max(axis=1)))
+    np.save("lab/y_true.npy", Y != 0 if "two" in form else Y)
+    code, said = inside("import", "lab", "--out", "s", *options)
+    said = " ".join(said.split())
+    assert code == 2, said
+    if form == "largest alone":
+        assert (
+            "has shape (90,), one number for each point of a run, but there are 3 classes" in said
+        )
+    else:
+        assert "which looks like (class, sample)" in said
+        assert "save scores.T" in said
+
+
+def test_the_proposed_command_says_that_scores_are_probabilities_whatever_else_is_amiss() -> None:
+    for seed in range(3):
+        p = np.exp(scores(seed))
+        p /= p.sum(axis=1, keepdims=True)
+        names = np.array(["Auto", "boot", "Car"])
+        np.savez(folder("lab") / f"run{seed}.npz", probs=p, truth=names[Y])
+    command = proposed("import", "lab", "--out", "s")
+    assert command[-1] == "--probabilities"
+    code, said = inside(*command, "--classes", "Auto,boot,Car")
+    assert code == 0, said
+
+
+def test_runs_that_a_classifier_lacks_are_repeated_by_answers() -> None:
+    for model, hard, seeds in (("gbm", 1.0, (1, 2, 4)), ("forest", 0.6, (1, 2, 3, 4))):
+        for seed in seeds:
+            own = {"y_true": WORDS[Y], "y_pred": WORDS[scores(seed, hard).argmax(axis=1)]}
+            pl.DataFrame(own).write_csv(folder("lab") / f"{model}_seed{seed}.csv")
+    pasted("import", "lab", "--out", "s")
+    assert "# import warned: gbm lacks run 3, which forest has." in Path("s/sweep.toml").read_text()
+    assert inside("analyze", "s")[0] == 0
+    assert "gbm lacks run 3, which forest has." in " ".join(inside("answers", "s")[1].split())
+
+
+@pytest.mark.parametrize("form", ["files", "table", "one array"])
+def test_a_run_in_another_order_is_left_out_by_what_is_told(form: str) -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 4, 600)
+    usual = rng.normal(size=(600, 4)) + 1.5 * np.eye(4)[y]
+    label = [(usual + 0.4 * rng.normal(size=usual.shape)).argmax(axis=1) for _ in range(5)]
+    label[4] = rng.permutation(label[4])
+    words = ["import", "lab", "--out", "s"]
+    folder("lab")
+    if form == "files":
+        for run, one in enumerate(label):
+            np.savez(f"lab/seed{run}.npz", labels=one, y_true=y)
+    elif form == "table":
+        each = [{"run": run, "truth": y, "prediction": one} for run, one in enumerate(label)]
+        pl.concat(map(pl.DataFrame, each)).write_csv("lab/long.csv")
+    else:
+        np.savez("lab/all.npz", labels=np.stack(label), y_true=y)
+    code, said = inside(*words)
+    said = " ".join(said.split())
+    assert code == 0, said
+    if form == "one array":
+        assert "run 4 of all.npz disagrees with the others" in said
+        assert "--exclude" not in said
+        return
+    (left,) = re.findall(r"or leave it out: (--exclude \S+)\.", said)
+    assert ("seed0" in said) is False
+    code, again = inside(*words[:-1], "t", *left.split())
+    assert (code, "disagrees" in again) == (0, False), again

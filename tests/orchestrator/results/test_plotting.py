@@ -128,8 +128,11 @@ def test_the_command_writes_the_same_file_again_and_prints_the_caption(
     assert inside("plot", sweep.directory, "?") == (0, every)
     assert len(every.splitlines()) > sweep.plot.kinds.height > 40 > len(told.splitlines()) > 8
     assert f"All {sweep.plot.kinds.height:,} kinds: " in told
-    for kind in usual(sweep.paths)["kind"]:
-        assert sweep.plot.all(kind), kind
+    first = dict(usual(sweep.paths).select("kind", "shows").iter_rows())
+    assert first["levels"].startswith("with --where: mean accuracy by the level of an axis")
+    for kind, shows in first.items():
+        where = "perturb_continuous = 'none'" if shows.startswith("with --where") else None
+        assert sweep.plot.all(kind, where=where), kind
 
 
 def test_means_are_those_of_query_with_its_intervals(sweep: Sweep) -> None:

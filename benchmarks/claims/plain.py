@@ -57,6 +57,10 @@ PLAIN: Mapping[str, str] = {
     ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
+    r"^Not compared with others, which differ": (
+        "Which classifiers have no cell like those of others, so that no pair with them is judged."
+    ),
+    r"^With other hparams": "Accuracies of further hparams, as counted.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
     r"; runs = 10, say|"

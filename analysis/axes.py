@@ -32,7 +32,7 @@ FRACTION = "train_fraction"
 def level_told(axis: str, level: object) -> str:
     """Return a level in words: a number of training rows is called so."""
     if axis == FRACTION and level is not None and float(str(level)) > 1:
-        return f"{float(str(level)):,.0f} rows"
+        return f"{float(str(level)):.0f} rows"
     return str(level)
 
 

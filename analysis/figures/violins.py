@@ -20,6 +20,7 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from manyseed.analysis import Refused
+from manyseed.analysis.axes import FRACTION, level_told
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     COLOURS,
@@ -57,7 +58,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.questions.accuracy import accuracies
 from manyseed.analysis.questions.usual import scope_in_words
-from manyseed.analysis.tables.rows import Tables, of_cells
+from manyseed.analysis.tables.rows import SIZE, Tables, of_cells
 
 Real = NDArray[np.float64]
 
@@ -166,6 +167,8 @@ def axes_of(cells: pl.DataFrame) -> list[str]:
 
 def levels(cells: pl.DataFrame, axis: str) -> list[Any]:
     """Return the values of an axis: numbers and names sorted, others in the order of cells."""
+    if axis == FRACTION:  # shares of unknown numbers of rows are after numbers
+        return cells.filter(pl.col(axis).is_not_null()).unique(axis).sort(SIZE)[axis].to_list()
     if cells.schema[axis].is_numeric():
         return cells[axis].drop_nulls().unique().sort().to_list()
     if axis in ("dataset", "classifier"):
@@ -210,7 +213,7 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
                 _violin(axis, drawn, drawn.group(chosen), at, 0.38 / len(hues), look)
                 if hue is not None:
                     handles[hue] = _dot(look)
-        _name(axis, own)
+        _name(axis, [level_told(by, one) if _is_number(by, one) else one for one in own])
         drawn.finish(axis, **in_panel)
     if handles:
         legend(figure, handles, "classifier")
@@ -260,10 +263,10 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
             axis.set_xlim(-0.7, len(hues) - 0.3)
             drawn.finish(axis, **in_figure)
             if y == 0:
-                axis.set_title(str(level), fontsize=8)
+                axis.set_title(level_told(across, level), fontsize=8)
             if x == len(columns) - 1:
                 axis.annotate(
-                    str(row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
+                    level_told(by, row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
                     textcoords="offset points", rotation=270, va="center", ha="center",
                 )  # fmt: skip
     figure.supylabel(drawn.quantity.label, fontsize=8.5)
@@ -323,6 +326,11 @@ def _violin(
     axis.plot([at - half, at + half], [median] * 2, color="black", linewidth=1.1)
     if values.size > DOTTED and look >= len(COLOURS):
         axis.plot([at], [median], **at_median(look))
+
+
+def _is_number(by: str, level: Any) -> bool:
+    """Return whether a level is a number of training rows."""
+    return by == FRACTION and level > 1
 
 
 def _name(axis: Axes, own: Sequence[Any]) -> None:

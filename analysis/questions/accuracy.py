@@ -326,7 +326,7 @@ def headlines(one: Accuracies, most: float = 0.0) -> str:
     usual = [
         level_told(axis, level) for axis, level in one.context if level != str(REFERENCES.get(axis))
     ]
-    where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
+    where = f"{one.dataset} ({', '.join(usual)})" if usual else one.dataset
     levels = [f"{row.classifier} {fixed(row.value, 3)}{row.where}" for row in one.every]
     beside = f"; most frequent class {fixed(most, 3)}" if most >= UNEVEN else ""
     said = first_ones(levels, lambda text: f"{where}: {text}{beside}.")

@@ -60,6 +60,7 @@ PLAIN: Mapping[str, str] = {
     r"^Not compared with others, which differ": (
         "Which classifiers have no cell like those of others, so that no pair with them is judged."
     ),
+    r"^compare them, unlike as they are": "The command that compares cells that differ in more.",
     r"^These results allow no answers|^two cells that differ in one|^two classifiers on two data|"
     r"^four runs of each|^cells in which one source|^two runs that share|^response curves of|"
     r"^α̂, or a run whose|^a point that changes class|^An answer holds for all cells together|"

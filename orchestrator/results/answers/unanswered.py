@@ -50,13 +50,13 @@ def _differing(cells: pl.DataFrame) -> str:
 
 def others(name: str, cells: pl.DataFrame) -> Iterator[tuple[str, ...]]:
     """Yield what tells more where a question has no answer: in words, a verb and its arguments."""
-    yield from _MORE.get(name, ())
     known = cells_once(last(cells))
     axes = {"standings": AXES[1:2], "effects": AXES[:0:-1], "consistency": AXES[:0:-1]}
     for axis in axes.get(name, ()):
         if differ_in(known, axis):
             yield ("Every two cells", "compare", *(() if axis == "classifier" else ("--by", axis)))
-            return
+            break
+    yield from _MORE.get(name, ())
 
 
 _MORE: Mapping[str, Sequence[tuple[str, ...]]] = {

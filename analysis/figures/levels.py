@@ -86,7 +86,10 @@ def levels(averages: pl.DataFrame, runs: pl.DataFrame) -> Plot | None:
     metric = labelled(shown["metric"][0])
     classifiers = averages["classifier"].unique().sort().to_list()
     datasets = shown["dataset"].unique().sort().to_list()
-    ticks = {x: level for level, x in sorted(found.values.items(), key=lambda one: one[1])}
+    told = {
+        level: f"{x:.0f}" if found.scheme == "rows" else level for level, x in found.values.items()
+    }
+    ticks = {x: told[level] for level, x in sorted(found.values.items(), key=lambda one: one[1])}
     is_log = min(ticks) > 0 and max(ticks) / min(ticks) > _SPREAD
     places = np.log(list(ticks)) if is_log else np.array([*ticks])
     step = _APART * min(after - before for before, after in pairwise(places))
@@ -149,6 +152,6 @@ def _spaced(ticks: dict[str, float], width: float) -> list[str]:
         half = _TICK * len(label) / 2
         fits = place * inch + half < free
         said = label.rpartition(":")[2].rpartition("=")[2]
-        told.append(said.removesuffix(".0") if fits else "")
+        told.append(said if fits else "")
         free = place * inch - half if fits else free
     return told[::-1]

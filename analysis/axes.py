@@ -24,3 +24,20 @@ VARY = "init+batch"  # the level of `vary` that other levels are compared with
 
 UNKNOWN = "unknown"
 """What varies between imported runs, unless the import names other sources than those of `VARY`."""
+
+FRACTION = "train_fraction"
+"""The axis whose levels are shares of the training rows, or numbers of them if above 1."""
+
+
+def level_told(axis: str, level: object) -> str:
+    """Return a level in words: a number of training rows is called so."""
+    if axis == FRACTION and level is not None and float(str(level)) > 1:
+        return f"{float(str(level)):.0f} rows"
+    return str(level)
+
+
+def told(axis: str, *levels: object) -> str:
+    """Return levels with their axis, such as train fraction 0.5, or 40 rows, which need none."""
+    said = " or ".join(level_told(axis, level) for level in levels)
+    is_plain = axis == FRACTION and said.endswith(" rows")
+    return said if is_plain else f"{axis} {said}".replace("_", " ")

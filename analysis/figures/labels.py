@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from manyseed.analysis import Refused
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, FRACTION
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.tables.rows import IS_ONE_MODEL, VARIES, Tables, compares_runs
 
@@ -54,9 +54,18 @@ def levels_of(table: pl.DataFrame, by: str) -> list[str]:
 
 def described(cells: pl.DataFrame) -> pl.DataFrame:
     """Return `cell` and `_of`: its levels of the axes that differ, in words, possibly empty."""
-    parts = [pl.col(name).cast(pl.String) for name in differing(cells)] or [pl.lit("")]
+    parts = [worded(name) for name in differing(cells)] or [pl.lit("")]
     words = pl.concat_str(parts, separator=SEPARATOR, ignore_nulls=True).alias("_of")
     return cells.select("cell", words).unique().sort("cell")
+
+
+def worded(axis: str) -> pl.Expr:
+    """Return levels in words, as `analysis.axes.level_told` does."""
+    level = pl.col(axis).cast(pl.String)
+    if axis != FRACTION:
+        return level
+    number = pl.col(axis).cast(pl.Float64)
+    return pl.when(number > 1).then(pl.format("{} rows", number.cast(pl.Int64))).otherwise(level)
 
 
 def titles(cells: pl.DataFrame) -> dict[int, str]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import FRACTION
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
@@ -49,6 +50,9 @@ def numeric(cells: pl.DataFrame, axis: str) -> Numeric | None:
         return None
     (scheme,) = names
     values = {level: float(match[2]) for level, match in found.items() if match}
+    if axis == FRACTION and max(values.values()) > 1:  # shares of rows have no place among numbers
+        values = {level: value for level, value in values.items() if value > 1}
+        scheme = "rows"
     if "none" in levels and scheme != _COARSER:
         values["none"] = 0.0
     return Numeric(axis, scheme, values) if len(values) > 1 else None
@@ -128,7 +132,10 @@ def levels(averages: pl.DataFrame, runs: pl.DataFrame) -> Plot | None:
     classifiers = among(averages["classifier"].unique().sort().to_list())
     lines = table.select("line", "classifier", "turn").unique(maintain_order=True).rows()
     datasets = shown["dataset"].unique().sort().to_list()
-    ticks = {x: level for level, x in sorted(found.values.items(), key=lambda one: one[1])}
+    told = {
+        level: f"{x:.0f}" if found.scheme == "rows" else level for level, x in found.values.items()
+    }
+    ticks = {x: told[level] for level, x in sorted(found.values.items(), key=lambda one: one[1])}
     is_log = min(ticks) > 0 and max(ticks) / min(ticks) > _SPREAD
     places = np.log(list(ticks)) if is_log else np.array([*ticks])
     step = _APART * min(after - before for before, after in pairwise(places))
@@ -201,6 +208,7 @@ def _spaced(ticks: dict[str, float], width: float) -> list[str]:
     for label, place in reversed(ticks.items()):
         half = _TICK * len(label) / 2
         fits = place * inch + half < free
-        told.append(label.rpartition(":")[2].rpartition("=")[2] if fits else "")
+        said = label.rpartition(":")[2].rpartition("=")[2]
+        told.append(said if fits else "")
         free = place * inch - half if fits else free
     return told[::-1]

@@ -20,6 +20,7 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from manyseed.analysis import Refused
+from manyseed.analysis.axes import FRACTION, level_told
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     COLOURS,
@@ -58,7 +59,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.questions.accuracy import accuracies
 from manyseed.analysis.questions.usual import scope_in_words
-from manyseed.analysis.tables.rows import Tables, of_cells
+from manyseed.analysis.tables.rows import SIZE, Tables, of_cells
 
 Real = NDArray[np.float64]
 
@@ -169,6 +170,8 @@ def axes_of(cells: pl.DataFrame) -> list[str]:
 
 def levels(cells: pl.DataFrame, axis: str) -> list[Any]:
     """Return the values of an axis: numbers and names sorted, others in the order of cells."""
+    if axis == FRACTION:  # shares of unknown numbers of rows are after numbers
+        return cells.filter(pl.col(axis).is_not_null()).unique(axis).sort(SIZE)[axis].to_list()
     if cells.schema[axis].is_numeric():
         return cells[axis].drop_nulls().unique().sort().to_list()
     if axis in ("dataset", "classifier"):
@@ -213,7 +216,7 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
                 _violin(axis, drawn, drawn.group(chosen), at, 0.38 / len(hues), look)
                 if hue is not None:
                     handles[hue] = _dot(look)
-        _name(axis, own)
+        _name(axis, [level_told(by, one) if _is_number(by, one) else one for one in own])
         if by not in ("dataset", "classifier"):
             axis.set_xlabel(labelled(by))
         drawn.finish(axis, **in_panel)
@@ -249,11 +252,13 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
     there = {*own.select(by, across).iter_rows()}
     by_words, across_words = labelled(by), labelled(across)
     if _FULL * len(rows) * len(columns) < len(there):
-        figure, placed = _fields(rows, columns, drawn.quantity.label)
+        figure, placed = _fields(by, rows, across, columns, drawn.quantity.label)
         layout = f"Rows: {by_words}; columns: {across_words}."
     else:
         both = [(row, level) for row in rows for level in columns if (row, level) in there]
-        titles = [SEPARATOR.join(map(str, one)) for one in both]
+        titles = [
+            f"{level_told(by, row)}{SEPARATOR}{level_told(across, level)}" for row, level in both
+        ]
         figure, axes = panels(titles, drawn.quantity.label)
         placed = dict(zip(both, axes, strict=True))
         layout = f"Panels: {by_words}{SEPARATOR}{across_words}, those that there are."
@@ -287,17 +292,17 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
 
 
 def _fields(
-    rows: Sequence[Any], columns: Sequence[Any], label: str
+    by: str, rows: Sequence[Any], across: str, columns: Sequence[Any], label: str
 ) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
     """Return a figure with a panel for each row and column, named above and on the right."""
     figure = Figure(figsize=(wide(), 0.6 + DEEP * len(rows)))
     figure.set_layout_engine("constrained")
     axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
     for axis, level in zip(axes[0], columns, strict=True):
-        axis.set_title(str(level), fontsize=8)
+        axis.set_title(level_told(across, level), fontsize=8)
     for axis, row in zip(axes[:, -1], rows, strict=True):
         axis.annotate(
-            str(row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
+            level_told(by, row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),
             textcoords="offset points", rotation=270, va="center", ha="center",
         )  # fmt: skip
     figure.supylabel(label, fontsize=8.5)
@@ -347,6 +352,11 @@ def _violin(
     axis.plot([at - half, at + half], [median] * 2, color="black", linewidth=1.1)
     if values.size > DOTTED and look >= len(COLOURS):
         axis.plot([at], [median], **at_median(look))
+
+
+def _is_number(by: str, level: Any) -> bool:
+    """Return whether a level is a number of training rows."""
+    return by == FRACTION and level > 1
 
 
 def _name(axis: Axes, own: Sequence[Any]) -> None:

@@ -9,11 +9,12 @@ test set, differences are told for it alone, by their intervals over seeds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import level_told, told
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare
@@ -21,7 +22,7 @@ from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import MORE, Real, t_interval, too_few, within
 from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
-from manyseed.analysis.questions.usual import ALONE, CONTEXT, models
+from manyseed.analysis.questions.usual import ALONE, CONFIGURATIONS, CONTEXT, models, nearest
 from manyseed.analysis.tables.rows import Tables
 
 LISTED = 8  # datasets
@@ -29,6 +30,7 @@ SHOWN = 5  # classifiers
 _INDENT = 3  # of a verdict on a screen, and its full stop
 UNEVEN = 0.6  # share of a class from which on accuracies are told beside it
 
+_TEST_SETS = "test_sets"
 _AT_ONE = "One test set allows no interval over test sets"
 
 
@@ -36,12 +38,14 @@ _AT_ONE = "One test set allows no interval over test sets"
 class Mean:
     """A mean over test sets, and half of its interval; None if there is none.
 
-    With one test set only differences have one, over seeds.
+    With one test set only differences have one, over seeds. `levels`, tuple of (str, str): of axes
+    in which the classifier has no cell like those of others.
     """
 
     classifier: str  # whose accuracy it is, or with which the best classifier is compared
     value: float
     half: float | None  # none, too, if all test sets or runs have the same value
+    levels: tuple[tuple[str, str], ...] = ()
 
     @property
     def limits(self) -> tuple[float, float] | None:
@@ -55,7 +59,18 @@ class Mean:
     def numbers(self) -> dict[str, str | float | None]:
         """An accuracy as a row of an answer."""
         low, high = self.limits or (None, None)
-        return {"classifier": self.classifier, "value": self.value, "low": low, "high": high}
+        own = dict(self.levels)
+        own.pop(_TEST_SETS, None)
+        return {**own, "classifier": self.classifier, "value": self.value, "low": low, "high": high}
+
+    @property
+    def where(self) -> str:
+        """The levels in words and brackets; empty if the cell is like those of others."""
+        said = ", ".join(
+            "own test sets" if axis == _TEST_SETS else told(axis, level)
+            for axis, level in self.levels
+        )
+        return f" ({said})" if said else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +81,12 @@ class Accuracies:
     `rows`: mean accuracies over runs and test sets, the best first; each interval by itself.
     `differences`: by how much the best is better than each of the others, in their order. The
     intervals hold for all pairs of classifiers together (Bonferroni), as the best is chosen by its
-    results. `runs`: fewest and most runs of a classifier on a test set. `more`: classifiers that
-    have no such cell, or no test set with the others. `pairs`, tuple of (str, Mean): by
+    results. `runs`: fewest and most runs of a classifier on a test set. `more`: classifiers whose
+    configurations are too many to be compared. `pairs`, tuple of (str, Mean): by
     how much each classifier is better than each that follows it in `rows`, likewise. `cells`: the
-    cells that are compared.
+    cells that are compared. `apart`: accuracies of classifiers that have no such cell, or no test
+    set with the others; they are compared with none. `others`: in words, accuracies of further
+    hparams.
     """
 
     dataset: str
@@ -81,6 +98,13 @@ class Accuracies:
     more: int
     pairs: tuple[tuple[str, Mean], ...]
     cells: tuple[int, ...]
+    apart: tuple[Mean, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> list[Mean]:
+        """All accuracies, the best first."""
+        return sorted((*self.rows, *self.apart), key=lambda row: -row.value)
 
 
 def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracies]:
@@ -107,6 +131,8 @@ def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Acc
         most = usual["cell"].mode(maintain_order=True)[0]
         shared = usual.filter(cell=most)
     shared = shared.sort("classifier", "repeat_index")
+    lone = usual.join(shared.select("cell"), on="cell", how="anti", maintain_order="left")
+    far = nearest(own).sort("classifier", "repeat_index")
     names = shared["classifier"].unique(maintain_order=True).to_list()
     table = shared["accuracy_mean"].to_numpy().reshape(len(names), -1)
     order = np.argsort(-table.mean(axis=1), kind="stable")
@@ -121,6 +147,7 @@ def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Acc
     context = usual.row(0, named=True)
     others = [name for name in others if usual[name].n_unique() == 1]
     n_runs = shared["n_runs"].to_list()
+    shown = usual.with_columns(classifier=ALONE)
     return Accuracies(
         dataset=str(own["dataset"][0]),
         context=tuple((name, str(context[name])) for name in others if own[name].n_unique() > 1),
@@ -128,10 +155,57 @@ def _of_dataset(own: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> Acc
         differences=apart[: len(names) - 1],
         test_sets=table.shape[1],
         runs=(min(n_runs), max(n_runs)),
-        more=len({*own["classifier"]} - {*usual[ALONE]}) + cells.height - len(names),
+        more=len({*own["classifier"]} - {*usual[ALONE]} - {*far["classifier"]}),
         pairs=tuple((names[k], one) for k, one in zip(first, apart, strict=True)),
         cells=tuple(shared["cell"].unique(maintain_order=True).to_list()),
+        apart=(*_apart(lone, shared, confidence), *_apart(far, shared, confidence)),
+        others=_with_other_hparams(own, pl.concat([shown.select(far.columns), far])),
     )
+
+
+def _apart(own: pl.DataFrame, like: pl.DataFrame, confidence: float) -> Iterator[Mean]:
+    """Yield the accuracy of each cell that is unlike those compared, and in what it differs.
+
+    `own`: its repeats, of one cell of each classifier. `like`: those of the cells compared.
+    """
+    axes = [name for name in CONTEXT if name not in ("dataset", "hparams")]
+    context = like.row(0, named=True)
+    for (name,), cell in own.group_by("classifier", maintain_order=True):
+        there = cell.filter(pl.col("repeat_index").is_in(like["repeat_index"].implode()))
+        (mean,) = _means([str(name)], _row(cell if there.is_empty() else there), confidence)
+        levels = {axis: str(cell[axis][0]) for axis in axes if cell[axis][0] != context[axis]}
+        if not levels or there.is_empty():
+            levels[_TEST_SETS] = ""
+        yield replace(mean, levels=(*levels.items(),))
+
+
+def _row(cell: pl.DataFrame) -> Real:
+    return cell.sort("repeat_index")["accuracy_mean"].to_numpy().reshape(1, -1)
+
+
+def _with_other_hparams(own: pl.DataFrame, shown: pl.DataFrame) -> tuple[str, ...]:
+    """Return the accuracies of cells that differ in hparams alone from those shown, in words."""
+    rest = [name for name in CONTEXT if name != "hparams"]
+    on = ["classifier", *rest]
+    others = own.join(shown, on="cell", how="anti")
+    alike = others.join(shown, on=on, how="semi", nulls_equal=True)
+    # those of a classifier with too many of them to be models
+    many = others.join(shown, on="classifier", how="anti")
+    many = many.join(shown.head(1), on=rest, how="semi", nulls_equal=True)
+    others = pl.concat([alike, many])
+    means = others.group_by("classifier", "cell", "hparams").agg(pl.col("accuracy_mean").mean())
+    said = []
+    for (whose,), each in means.sort("classifier", "cell").group_by(
+        "classifier", maintain_order=True
+    ):
+        values = each["accuracy_mean"].to_list()
+        if len(values) > CONFIGURATIONS:
+            low, high = (fixed(end, 3) for end in (min(values), max(values)))
+            said.append(f"{whose} {low} to {high} ({len(values):,} of them)")
+        else:
+            levels = zip(each["hparams"], values, strict=True)
+            said += [f"{whose} {level} {fixed(value, 3)}" for level, value in levels]
+    return tuple(said)
 
 
 def _means(names: Sequence[str], table: Real, confidence: float) -> tuple[Mean, ...]:
@@ -173,20 +247,22 @@ def sentences(found: Sequence[Accuracies]) -> Iterator[str]:
 
     What holds for all of them is said once.
     """
-    told = False
+    is_said = False
     for number, one in enumerate(found[:LISTED]):
-        context = ", ".join(f"{axis} {level}".replace("_", " ") for axis, level in one.context)
-        levels = ", ".join(f"{row.classifier} {_level(row)}" for row in one.rows[:SHOWN])
-        more = len(one.rows) - SHOWN + one.more if len(one.rows) > SHOWN else one.more
+        context = ", ".join(told(axis, level) for axis, level in one.context)
+        shown = one.every[:SHOWN]
+        levels = ", ".join(f"{row.classifier} {_level(row)}{row.where}" for row in shown)
+        more = len(one.every) - len(shown) + one.more
         text = (
             f"Accuracy on {one.dataset}{f' ({context})' if context else ''}: {levels}"
             f"{f' and {more:,} more' if more else ''} ({_sample(one, explain=number == 0)})."
             f"{_better(one)}"
         )
+        text += "".join(f" {line}" for line in (_not_compared(one), _others(one)) if line)
         few = too_few(one.test_sets)
-        if few and not told:
+        if few and not is_said:
             text += f" {few}"
-            told = True
+            is_said = True
         if number == LISTED - 1 and len(found) > LISTED:
             text += f" The summary has {counted(len(found) - LISTED, 'more dataset')}."
         yield text
@@ -247,16 +323,33 @@ def headlines(one: Accuracies, most: float = 0.0) -> str:
     run errs, the other line asks for a leak. `most`: the share of the most frequent class, which is
     told from `UNEVEN` on.
     """
-    usual = [level for axis, level in one.context if level != str(REFERENCES.get(axis))]
-    where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
-    levels = [f"{row.classifier} {fixed(row.value, 3)}" for row in one.rows]
+    usual = [
+        level_told(axis, level) for axis, level in one.context if level != str(REFERENCES.get(axis))
+    ]
+    where = f"{one.dataset} ({', '.join(usual)})" if usual else one.dataset
+    levels = [f"{row.classifier} {fixed(row.value, 3)}{row.where}" for row in one.every]
     beside = f"; most frequent class {fixed(most, 3)}" if most >= UNEVEN else ""
     said = first_ones(levels, lambda text: f"{where}: {text}{beside}.")
-    if all(row.value == 1 for row in one.rows):
+    if all(row.value == 1 for row in one.every):
         return (
             f"{said}\nNo run errs on any test point; look for a feature that gives the class away."
         )
-    return "\n".join(filter(None, [said, verdict(one)]))
+    return "\n".join(filter(None, [said, verdict(one), _not_compared(one), _others(one)]))
+
+
+def _not_compared(one: Accuracies) -> str:
+    """Say whose cells are unlike those of others, so that no pair with them is compared."""
+    axes = dict.fromkeys(axis for row in one.apart for axis, _ in row.levels)
+    names = [row.classifier for row in one.apart]
+    in_what = f"Not compared with others, which differ in {', '.join(axes)}".replace("_", " ")
+    return first_ones(names, lambda text: f"{in_what}: {text}.", width=LINE) if names else ""
+
+
+def _others(one: Accuracies) -> str:
+    """Tell the accuracies with other hparams than those of the first line."""
+    if not one.others:
+        return ""
+    return first_ones(one.others, lambda text: f"With other hparams: {text}.", width=LINE)
 
 
 def verdict(one: Accuracies) -> str:
@@ -344,7 +437,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     found = accuracies(evidence.tables)
     for one, text in zip(found, sentences(found), strict=False):
         whose = {"dataset": one.dataset, **dict(one.context)}
-        rows = [{**whose, **row.numbers} for row in one.rows]
+        rows = [{**whose, **row.numbers} for row in one.every]
         most = evidence.most_frequent.get(one.dataset, 0.0)
         if most:
             text += f" The most frequent class has {fixed(most)} of the test points."

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES, LATER, VARY
+from manyseed.analysis.axes import AXES, FRACTION, LATER, VARY, told
 from manyseed.analysis.counts import counted, fixed, some
 from manyseed.analysis.counts import signed as with_sign
 from manyseed.analysis.options import CONFIDENCE
@@ -32,6 +32,7 @@ from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_o
 from manyseed.analysis.tables.rows import (
     PAIR,
     RUN,
+    SIZE,
     VARIES,
     Tables,
     compares_runs,
@@ -52,7 +53,7 @@ UNPERTURBED = {
     "perturb_categorical": "none",
     "perturb_hparams": "none",
     "perturb_labels": "none",
-    "train_fraction": "1.0",
+    FRACTION: "1.0",
 }
 """The axes of schemes, and the reference level of each."""
 
@@ -167,17 +168,20 @@ def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
     at the reference, `axis`, `level`, `reference`, `reference_cell`, and columns of the other side
     with the suffix ``_none``; sorted.
     """
-    known = repeats.with_columns(pl.col("train_fraction").cast(pl.String))
+    known = repeats.with_columns(pl.col(FRACTION).cast(pl.String))
     facts = ("cell", "n_runs", "perturb_hparams", "identical")
     found = []
     for axis, level in references(known).items():
         key = [name for name in (*AXES, "repeat_index") if name != axis]
-        without = known.filter(pl.col(axis) == level).select(
+        # without a cell with all training rows, the largest size is the reference
+        at = LARGEST if axis == FRACTION else pl.lit(level)
+        both = known.with_columns(reference=at)
+        without = both.filter(pl.col(axis) == pl.col("reference")).select(
             *key,
             *(pl.col(name).alias(f"{name}_none") for name in (*facts, *EFFECTS)),
             VARIES.alias("varies_none"),
         )
-        own = known.filter(pl.col(axis) != level)
+        own = both.filter(pl.col(axis) != pl.col("reference"))
         if axis == "vary":
             whole = set(re.split(_SIGNS, level))
             part = [set(re.split(_SIGNS, one)) <= whole for one in own[axis]]
@@ -186,7 +190,6 @@ def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
             own.join(without, on=key, how="inner", nulls_equal=True).with_columns(
                 axis=pl.lit(axis),
                 level=pl.col(axis),
-                reference=pl.lit(level),
                 reference_cell=pl.col("cell_none"),
             )
         )
@@ -200,8 +203,15 @@ def with_one_test_set(repeats: pl.DataFrame) -> pl.Series:
     return pl.concat([found[side].rename("cell") for side in sides]).unique().sort()
 
 
+LARGEST = pl.col(FRACTION).cast(pl.String).sort_by(SIZE).last().over("dataset", "classifier")
+"""The largest training size of each data set and classifier: all rows, if a cell has them."""
+
+
 def references(repeats: pl.DataFrame) -> Mapping[str, str]:
-    """Return `REFERENCES`; if no cell has the default `vary`, its level with most sources."""
+    """Return `REFERENCES`; if no cell has the default `vary`, its level with most sources.
+
+    Where no cell of a classifier has all training rows, `LARGEST` is the reference instead.
+    """
     levels = repeats["vary"].drop_nulls().unique().sort().to_list()
     if not levels or REFERENCES["vary"] in levels:
         return REFERENCES
@@ -367,15 +377,10 @@ def wider(effects: pl.DataFrame) -> tuple[str, str]:
     more = more.sort("difference", "axis", "level", "classifier", descending=[True, *[False] * 3])
     if more.is_empty():
         return "", ""
-    names = [f"{axis} {level}" for axis, level in more.select("axis", "level").unique().rows()]
-    of = {
-        name.replace("_", " "): [
-            str(row["classifier"])
-            for row in more.iter_rows(named=True)
-            if f"{row['axis']} {row['level']}" == name
-        ]
-        for name in sorted(names)
-    }
+    of: dict[str, list[str]] = {}
+    order = [(row, _level(row)) for row in more.iter_rows(named=True)]
+    for row, name in sorted(order, key=lambda one: one[1]):
+        of.setdefault(name, []).append(str(row["classifier"]))
     listed = [f"{name} ({', '.join(whose)})" for name, whose in of.items()]
     shown = "; ".join(_effect(row) for row in more.head(LISTED).iter_rows(named=True))
     every = f" These, and all others: {'; '.join(listed)}." * (more.height > LISTED)
@@ -404,6 +409,8 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     moved = tested.filter(pl.col("p_holm") < LEVEL)
     corrected = f"{tested.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
     largest_half = float(((tested["high"] - tested["low"]) / 2).max())  # type: ignore[arg-type]
+    against = _against(tested)
+    below = against.replace(" ", "\n", 1)
     single = tested.height == 1
     by_size = tested.with_columns(_size=pl.col("difference").abs()).sort(
         "_size", "axis", "level", "classifier", descending=[True, False, False, False]
@@ -411,17 +418,17 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     if moved.is_empty():
         largest = [_effect(row) for row in by_size.head(LISTED).iter_rows(named=True)]
         first = by_size.row(0, named=True)
-        most = f"{first['axis']} {first['level']}, {first['classifier']}".replace("_", " ")
+        most = f"{_level(first)}, {first['classifier']}"
         p = f"P = {first['p_holm']:.2g}" if single else f"Holm, P = {first['p_holm']:.2g}"
         yield Answer(
             f"Nothing is found to change {name}; largest estimate: {most}, "
-            f"{signed(first['difference'])} ({p}).",
+            f"{signed(first['difference'])} ({p}).{below}",
             evidence=f"No factor is found to change {name} beyond chance "
             f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
             f"known to ± {fixed(largest_half)}{'' if single else ' or better'} (95 %, each by "
             f"itself), so effects of about that size could have gone undetected. "
             f"{'It is' if single else 'The largest estimates, each interval by itself:'} "
-            f"{'; '.join(largest)}.{without}",
+            f"{'; '.join(largest)}.{without}{against}",
             rows=known.to_dicts(),
             figures=("effects",),
         )
@@ -435,15 +442,27 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
     levels: dict[str, list[str]] = {}
     for row in order.iter_rows(named=True):
-        level = f"{row['axis']} {row['level']}".replace("_", " ")
-        levels.setdefault(level, []).append(f"{row['classifier']} {signed(row['difference'])}")
+        levels.setdefault(_level(row), []).append(
+            f"{row['classifier']} {signed(row['difference'])}"
+        )
     yield Answer(
-        _matters(f"Matters for {name.removeprefix('local ')}", levels),
+        _matters(f"Matters for {name.removeprefix('local ')}", levels) + below,
         evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
-        f"{which} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
+        f"{which} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}{against}",
         rows=known.to_dicts(),
         figures=("effects",),
     )
+
+
+def _level(row: Mapping[str, Any]) -> str:
+    return told(row["axis"], row["level"])
+
+
+def _against(rows: pl.DataFrame) -> str:
+    """Name the references that are not the usual ones."""
+    found = rows.select("axis", "reference").unique().sort("axis", "reference").rows()
+    named = [told(axis, level) for axis, level in found if level != REFERENCES[axis]]
+    return f" Compared with {some(named, LISTED)}." if named else ""
 
 
 def _matters(what: str, levels: Mapping[str, Sequence[str]]) -> str:
@@ -465,9 +484,8 @@ def _effect(row: Mapping[str, Any]) -> str:
     low, high = (signed(row[end]) for end in ("low", "high"))
     sets = counted(row["n_test_sets"], "test set")
     pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats on {sets}"
-    axis = str(row["axis"]).replace("_", " ")
     return (
-        f"{axis} {row['level']} in {row['classifier']}: {signed(row['difference'])} "
+        f"{_level(row)} in {row['classifier']}: {signed(row['difference'])} "
         f"({low} to {high}, 95 %{on}; {pairs})"
     )
 
@@ -477,7 +495,7 @@ def _without_interval(rows: pl.DataFrame) -> str:
     if rows.is_empty():
         return ""
     named = [
-        f"{row['axis']} {row['level']} in {row['classifier']}".replace("_", " ")
+        f"{_level(row)} in {row['classifier']}"
         for row in rows.sort("axis", "level", "classifier").iter_rows(named=True)
     ]
     return f" Without an interval, so not judged: {some(named, LISTED)}."
@@ -495,7 +513,7 @@ def _unmoved(tested: pl.DataFrame, moved: pl.DataFrame) -> str:
     if still.is_empty():
         return ""
     named = [
-        f"{row['axis']} {row['level']}".replace("_", " ")
+        _level(row)
         + f" (largest {signed(row['difference'])} ± {fixed((row['high'] - row['low']) / 2)}, in "
         f"{row['classifier']})"
         for row in still.iter_rows(named=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.analysis.axes import FRACTION, told
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import t_quantile
 
@@ -113,7 +114,7 @@ def short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
 def _levels(row: Mapping[str, Any], runs: pl.DataFrame) -> list[str]:
     """Return the levels of a cell that are unusual, in axes in which cells differ."""
     return [
-        f"train fraction {row[axis]}" if axis == "train_fraction" else str(row[axis])
+        told(axis, row[axis]) if axis == FRACTION else str(row[axis])
         for axis, usual in REFERENCES.items()
         if row.get(axis) is not None and str(row[axis]) != usual and runs[axis].n_unique() > 1
     ]

@@ -1,7 +1,7 @@
 """Which cells of a dataset a headline is about: those without noise on all training rows, if any.
 
 The context that most classifiers have is chosen; of several, the one nearest to the references of
-the axes, then the first.
+the axes, then the one with most training rows, then the first.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, FRACTION, told
 from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
 from manyseed.analysis.questions.question import LINE, Answer, shortest
-from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.tables.rows import SIZE, Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
 """The axes that describe a cell, without its classifier."""
@@ -29,15 +29,23 @@ _DATA = [*UNPERTURBED]
 
 def chosen(own: pl.DataFrame) -> pl.DataFrame:
     """Return the context of a dataset, in one row; `own`: columns cell and those of `AXES`."""
-    usual = [pl.col(name).cast(pl.String) == REFERENCES[name] for name in _OTHERS]
     return (
         own.group_by(_OTHERS, maintain_order=True)
         .agg(pl.col("classifier").n_unique().alias("_many"), pl.col("cell").min().alias("_first"))
-        .with_columns(_usual=pl.sum_horizontal(one.fill_null(value=False) for one in usual))
-        .sort("_many", "_usual", "_first", descending=[True, True, False])
+        .with_columns(_usual=_usual_levels(own), _size=SIZE)
+        .sort("_many", "_usual", "_size", "_first", descending=[True, True, True, False])
         .head(1)
         .select(_OTHERS)
     )
+
+
+def _usual_levels(own: pl.DataFrame) -> pl.Expr:
+    """Return how many levels of a cell are usual; of training sizes, the largest is."""
+    usual = [
+        pl.col(name).cast(pl.String) == REFERENCES[name] for name in _OTHERS if name != FRACTION
+    ]
+    largest = own.select(SIZE.max()).item()
+    return pl.sum_horizontal(one.fill_null(value=False) for one in (*usual, largest == SIZE))
 
 
 def models(own: pl.DataFrame) -> pl.DataFrame:
@@ -62,6 +70,26 @@ def models(own: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.when("_as_usual").then(is_usual).otherwise(pl.col("_n") <= CONFIGURATIONS))
         .with_columns(classifier=pl.when(is_named).then(named).otherwise("classifier"))
     )
+
+
+def nearest(own: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a cell of each classifier that no model is of: the likest to the chosen.
+
+    `own`: as in `models`.
+    """
+    context = chosen(own).row(0, named=True)
+    rest = [name for name in _OTHERS if name != "hparams"]
+    there = {*models(own)[ALONE]}
+    like = own.join(chosen(own).select(rest), on=rest, how="semi", nulls_equal=True)
+    there |= {*like["classifier"]}  # has too many configurations, but else what others have
+    same = [pl.col(name).eq_missing(pl.lit(context[name])) for name in rest]
+    cells = (
+        own.filter(~pl.col("classifier").is_in([*there]))
+        .with_columns(_same=pl.sum_horizontal(same), _usual=_usual_levels(own), _size=SIZE)
+        .sort("_same", "_usual", "_size", "cell", descending=[True, True, True, False])
+        .unique("classifier", keep="first", maintain_order=True)
+    )
+    return own.join(cells, on="cell", how="semi", maintain_order="left")
 
 
 def as_models(cells: pl.DataFrame) -> pl.DataFrame:
@@ -93,7 +121,7 @@ def usual_cells(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
         context = chosen(own).select(_DATA)
         kept.append(own.join(context, on=_DATA, how="semi", nulls_equal=True).select("cell"))
         levels |= {
-            f"{axis} {level}".replace("_", " "): None
+            told(axis, level): None
             for axis, level in context.row(0, named=True).items()
             if own[axis].n_unique() > 1 and str(level) != str(REFERENCES[axis])
         }
@@ -116,21 +144,20 @@ def scope(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
 
 def scope_in_words(rows: pl.DataFrame) -> str:
     """Return `scope` in words, such as perturb labels none; empty if all cells are usual."""
-    told = (f"{axis} {' or '.join(levels)}" for axis, levels in scope(rows).items())
-    return ", ".join(told).replace("_", " ")
+    return ", ".join(told(axis, *levels) for axis, levels in scope(rows).items())
 
 
 def _scope_in_short(rows: pl.DataFrame) -> str:
     """Return `scope` in few words, such as without noise, on all rows."""
-    told: dict[str, None] = {}
+    said: dict[str, None] = {}
     for axis, levels in scope(rows).items():
         if levels != (str(REFERENCES[axis]),):
-            told[f"{axis} {' or '.join(levels)}".replace("_", " ")] = None
+            said[told(axis, *levels)] = None
         elif axis.startswith("perturb_"):
-            told["without noise"] = None
+            said["without noise"] = None
         else:
-            told["on all rows"] = None
-    return ", ".join(told)
+            said["on all rows"] = None
+    return ", ".join(said)
 
 
 def answer(tables: Tables) -> Iterator[Answer]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, FRACTION, level_told
 from manyseed.analysis.figures.labels import labelled
-from manyseed.analysis.questions.effects import references
+from manyseed.analysis.questions.effects import LARGEST, references
 from manyseed.analysis.questions.usual import models
 
 
@@ -157,6 +157,9 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
         for axis, level in references(cells).items()
         if len(levels[axis]) > 1 and level in levels[axis]
     }
+    if len(levels[FRACTION]) > 1:
+        largest = cells.select(LARGEST).to_series().unique().sort()
+        usual[FRACTION] = " or ".join(level_told(FRACTION, one) for one in largest)
     changed = [axis for axis in AXES[2:] if axis in usual]
     if changed and "effects" in has:
         yield (

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
+from manyseed.analysis.axes import level_told
 from manyseed.analysis.counts import below
 from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import colour, differing
@@ -462,7 +463,7 @@ def effect_rows(found: pl.DataFrame) -> Rows:
     by_metric: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     named = [name for name in ("dataset", "classifier") if name in found.columns]
     for row in found.iter_rows(named=True):
-        key = tuple(row[name] for name in (*named, "axis", "level"))
+        key = tuple(row[name] for name in (*named, "axis", "level", "reference"))
         by_metric.setdefault(key, {})[row["metric"]] = row
     return tuple({**next(iter(of.values())), "of": of} for of in by_metric.values())
 
@@ -493,6 +494,7 @@ def render(context: Context) -> str:
         shown=shown,
         known_effects=known_effects,
         level=level,
+        in_words=level_told,
         difference=difference,
         few_test_sets=few_test_sets,
         picture=picture,

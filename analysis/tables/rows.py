@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from manyseed.analysis import counts
-from manyseed.analysis.axes import VARY
+from manyseed.analysis.axes import FRACTION, VARY
 
 EPOCH = {"epoch": pl.UInt32}  # the column that names a row's snapshot, and its type
 
@@ -293,3 +293,11 @@ def in_words(cells: pl.DataFrame) -> list[str]:
         )
         texts[f"{row['classifier']} with {own} as with {other} (draws from {row[DRAWS_FROM]})"] += 1
     return [f"{text}: {counts.counted(n, 'cell')}" for text, n in texts.items()]
+
+
+_FRACTION = pl.col(FRACTION).cast(pl.Float64)
+SIZE = pl.when(_FRACTION <= 1).then(_FRACTION).otherwise(-1 / _FRACTION)
+"""What orders shares and numbers of training rows: the largest is the largest, all rows above all.
+
+Which of a share and a number is larger is no matter of the tables: shares count as larger.
+"""

@@ -57,6 +57,17 @@ PLAIN: Mapping[str, str] = {
     ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
+    r"^Not compared with others, which differ": (
+        "Which classifiers have no cell like those of others, so that no pair with them is judged."
+    ),
+    r"^compare them, unlike as they are": "The command that compares cells that differ in more.",
+    r"^These results allow no answers|^two cells that differ in one|^two classifiers on two data|"
+    r"^four runs of each|^cells in which one source|^two runs that share|^response curves of|"
+    r"^α̂, or a run whose|^a point that changes class|^An answer holds for all cells together|"
+    r"^What changes it is not told": (
+        "What a question takes that has no answer, and what the results are."
+    ),
+    r"^With other hparams": "Accuracies of further hparams, as counted.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
     r"; runs = 10, say|"

@@ -67,6 +67,7 @@ _SIGNIFICANT = 0.05
 
 def print_effects(sweep: Sweep) -> None:
     """Print differences by classifier with their intervals, if cells can be compared."""
+    from manyseed.analysis.axes import level_told
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.questions.intervals import SEEDS
     from manyseed.analysis.report.page import effect_rows, few_test_sets
@@ -84,7 +85,7 @@ def print_effects(sweep: Sweep) -> None:
         ["effect of", "in", *_SHOWN],
         (
             (
-                f"{row['axis']} {row['level']}",
+                f"{row['axis']} {level_told(row['axis'], row['level'])}",
                 row["classifier"],
                 *(_difference(row["of"].get(name)) for name in _SHOWN.values()),
             )

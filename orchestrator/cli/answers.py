@@ -66,18 +66,6 @@ if TYPE_CHECKING:
     from manyseed.analysis.questions.question import Answer
     from manyseed.orchestrator.sweep import Sweep
 
-_NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs or stands out."
-_MORE = {
-    "sources": (
-        "An answer holds for all cells together; of each by itself",
-        *("answers", "variance"),
-    ),
-    "consistency": (
-        "What changes it is not told; how large it is",
-        *("query", "--by", "--columns", "ec_local_mean"),
-    ),
-}
-"""Which command tells each result by itself, where a question without an answer tells others."""
 _MOST_LINES = 22  # of a table
 
 Why = Annotated[
@@ -185,6 +173,8 @@ def answers(
         return
     if why:
         _say(Reply(found, apart=True), why=True)
+        if not found:
+            _say_none(sweep)
         console.print()
         for note in notes(sweep):
             say(note, style="yellow")
@@ -226,7 +216,7 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
         for number, line in enumerate(one.headline.splitlines()):
             say(line, indent=2 if number and one.about == "accuracy" else 0)
     if not found:
-        say(_NO_ANSWERS)
+        _say_none(sweep)
     console.print()
     number = len(notes(sweep))
     more = f", and {counted(number, 'note')}" if number else ""
@@ -371,6 +361,8 @@ def _meanings(question: Question) -> dict[str, str]:
         found[name] = theirs.pop(same, "") if same else named(other).asks
         for more, meaning in theirs.items():
             found.setdefault(more, f"With {flag(name)}: {meaning[0].lower()}{meaning[1:]}")
+    if "where" in options(question):  # of questions that name none of their own
+        found.setdefault("where", "Only cells that meet a condition.")
     return found
 
 
@@ -417,9 +409,8 @@ def _asked(
         else:
             see = "--limit, --where and --json" if "limit" in given else "--where and --json"
             _say(found, why=why, limit=limit if is_asked else None, see=see)
-            if not found.answers and (other := _MORE.get(question.name)):
-                what, verb, *words = other
-                say_next(what, verb, directory, *words)
+            if not found.answers:
+                _say_none(sweep, question.name)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     if form in formats.IN_WORDS and (where := given.get("where")) and not question.formats:
@@ -477,7 +468,11 @@ def _asked(
         )
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
-        say(_without_rows(found), to=errors)
+        if found.answers:
+            said = " ".join(line for one in found.answers for line in one.headline.splitlines())
+            say(f"The answer has no rows: {said}", to=errors)
+        else:
+            _say_none(sweep, question.name, to=errors)
 
 
 def _describe(
@@ -529,10 +524,14 @@ def _are_unlike(found: Reply) -> bool:
     )
 
 
-def _without_rows(found: Reply) -> str:
-    """Say why there are no rows: the answers hold none, or there is no answer."""
-    headlines = " ".join(line for one in found.answers for line in one.headline.splitlines())
-    return f"The answer has no rows: {headlines}" if headlines else _NO_ANSWERS
+def _say_none(sweep: Sweep, name: str = "", **to: Any) -> None:
+    """Say why there is no answer, and what tells more."""
+    from manyseed.orchestrator.results.answers.unanswered import none_told, others
+
+    cells = sweep.results["cells"]
+    say(none_told(cells, name), **to)
+    for what, verb, *words in others(name, cells):
+        say_next(what, verb, sweep.directory, *words, **to)
 
 
 def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
@@ -576,8 +575,6 @@ def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--jso
         say(note)
     for note in found.notes:
         say(note, style="dim")
-    if not found.answers:
-        say(_NO_ANSWERS)
 
 
 def _say_table(found: Reply, limit: int | None, see: str) -> None:

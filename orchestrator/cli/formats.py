@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.counts import EQUAL
 from manyseed.orchestrator.cli.bold import SIDES, best_of
 from manyseed.orchestrator.cli.columns import sides_named
@@ -372,7 +372,7 @@ def in_cells(
             is_still |= _NONE in told
         own = limits.get(name, [(None, None)] * len(values))
         if name in AXES:
-            values = [str(one) if isinstance(one, float) else one for one in values]
+            values = [level_told(name, one) if isinstance(one, float) else one for one in values]
         elif aligned:
             beside = of_ends(frame, name)
             places = decimals(*(beside or (values, own)), of_ends=beside is not None)

@@ -21,6 +21,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from manyseed.analysis.axes import FRACTION, level_told
 from manyseed.analysis.counts import counted as counted
 from manyseed.analysis.counts import duration as duration
 from manyseed.analysis.counts import fixed
@@ -303,7 +304,14 @@ def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and 
 
     `more` is printed after the number of further rows: which options show them, if any.
     """
-    print_rows(frame.columns, frame.head(limit).rows(), len(frame), more)
+    rows = [
+        [
+            level_told(name, value) if name == FRACTION and value is not None else value
+            for name, value in zip(frame.columns, row, strict=True)
+        ]
+        for row in frame.head(limit).rows()
+    ]
+    print_rows(frame.columns, rows, len(frame), more)
 
 
 def print_rows(

@@ -41,6 +41,7 @@ from manyseed.orchestrator.cli.output import (
     say_next,
     say_notes,
     say_without_profile,
+    size,
 )
 from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
@@ -543,5 +544,6 @@ def _drop(directory: Path, where: str, option: str, *, is_sure: bool, dry_run: b
         return
     if not is_sure:
         typer.confirm(f"\nPermanently drop {text}?", abort=True)
-    sweep.drop(where)
-    say(f"Dropped {text}.")
+    freed = sweep.drop(where).freed
+    kept = "Nothing is freed: their places in the store are in files that other runs share."
+    say(f"Dropped {text}. {f'Freed {size(freed)}.' if freed else kept}")

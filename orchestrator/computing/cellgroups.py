@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.errors import require_one_of
@@ -29,7 +29,7 @@ def named(group: pl.DataFrame, cells: pl.DataFrame) -> str:
 def unusual(axes: Mapping[str, Any]) -> list[str]:
     """Return a cell's levels that are not the usual ones, without its dataset and classifier."""
     return [
-        str(level)
+        level_told(axis, level)
         for axis, level in axes.items()
         if axis in REFERENCES and level is not None and str(level) != REFERENCES[axis]
     ]

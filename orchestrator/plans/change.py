@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +60,7 @@ from manyseed.orchestrator.store.groups import Group, find_group
 from manyseed.orchestrator.store.index import JournalIndex
 from manyseed.orchestrator.store.reader import read_array, statuses
 from manyseed.orchestrator.store.repair import drop as drop_rows
-from manyseed.orchestrator.store.repair import require_rest
+from manyseed.orchestrator.store.repair import free, require_rest
 from manyseed.orchestrator.store.schema import GroupSpec, own_name
 
 COPIES = "Identical to the first run of their repeat"
@@ -425,11 +425,15 @@ COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The cells to remove, the number of their runs, and how many of these are finished."""
+    """The cells to remove, the number of their runs, and how many of these are finished.
+
+    Of removed ones, how many bytes of the store they freed.
+    """
 
     cells: pl.DataFrame
     runs: int
     finished: int
+    freed: int = 0
 
 
 def to_drop(paths: SweepPaths, where: str, option: str = "--where") -> Drop:
@@ -480,7 +484,10 @@ def drop(paths: SweepPaths, where: str) -> Drop:
         mark(paths)
         if rows:
             drop_rows(rows, plan.journals(paths), watch)
-    return dropped
+        touched = plan.all_rows.join(dropped.cells, on="cell", how="semi")["group"].unique()
+        specs = [spec for spec in Groups.read(paths).specs if spec.number in touched]
+        groups = filter(None, (find_group(paths.store, spec) for spec in specs))
+        return replace(dropped, freed=sum(free(group, watch) for group in groups))
 
 
 def _finished(paths: SweepPaths, plan: Plan, cells: pl.Series) -> dict[Group, list[int]]:

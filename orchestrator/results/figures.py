@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis import Refused
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, FRACTION, level_told
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FURTHER, OF_METRICS, FigureTables
@@ -28,6 +28,7 @@ from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.figures.violins import levels
 from manyseed.analysis.tables.rows import Tables, at_last, last, of_cells, once
 from manyseed.jobs.checks import parsed
+from manyseed.jobs.datasets.split import n_points
 from manyseed.orchestrator.asking.query import listed
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.tables import (
@@ -40,6 +41,7 @@ from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.answers.summary import training_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,7 +165,7 @@ def usual(paths: SweepPaths) -> pl.DataFrame:
     }
     order = pl.DataFrame({"kind": [name for name, drawn in is_drawn.items() if drawn]})
     drawn = kinds(paths)
-    if "levels" not in drawn["kind"] and any(numeric(cells, axis) for axis in differing(cells)):
+    if "levels" not in drawn["kind"] and shown_axis(cells):
         (shows,) = (one.shows for one in known.KINDS if one.name == "levels")
         one = pl.DataFrame({"kind": "levels", "of": "page", "shows": f"with --where: {shows}"})
         drawn = pl.concat([drawn, one])
@@ -273,7 +275,35 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
     every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
+    tables, every = (_by_rows(paths, one) for one in (tables, every))
     return FigureTables(tables, close=close, meanings=meanings, every=every, **further)
+
+
+def _by_rows(paths: SweepPaths, tables: Tables) -> Tables:
+    """Return tables with numbers of rows for shares where a data set has both, if known."""
+    number = pl.col(FRACTION)
+    mixed = tables.cells.group_by("dataset").agg(both=(number > 1).any() & (number <= 1).any())
+    names = mixed.filter("both")["dataset"].cast(pl.String).to_list()
+    if not names:
+        return tables
+    sizes = training_rows(paths, names)
+    by_rows = number
+    shares = tables.cells.filter(number <= 1).select("dataset", FRACTION).unique()
+    for name, share in shares.cast({"dataset": pl.String}).iter_rows():
+        if name in sizes:
+            is_it = (pl.col("dataset").cast(pl.String) == name) & (number == share)
+            rows = float(n_points(share, sizes[name]))
+            by_rows = pl.when(is_it).then(rows).otherwise(by_rows)
+    parts = ("runs", "pairs", "repeats", "cells")
+    frames = {name: getattr(tables, name) for name in parts}
+    return replace(
+        tables,
+        **{
+            name: one.with_columns(by_rows.alias(FRACTION))
+            for name, one in frames.items()
+            if FRACTION in one.columns
+        },
+    )
 
 
 def _of_metric(
@@ -378,7 +408,7 @@ def _differences(
                 "seeds_low": seeds_low,
                 "seeds_high": seeds_high,
                 "row": SEPARATOR.join(
-                    [*first, f"{a} − {b}", *(str(level) for level in apart.values())]
+                    [*first, f"{a} − {b}", *(level_told(*one) for one in apart.items())]
                 ),
                 **apart,
             }

@@ -33,7 +33,7 @@ from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, write_tombstone
 from manyseed.orchestrator.store.journal import Header
 from manyseed.orchestrator.store.reader import Shard, checksums, statuses
-from manyseed.orchestrator.store.shards import lease_name, publish
+from manyseed.orchestrator.store.shards import lease_name, publish, shard_files
 from manyseed.orchestrator.store.testsets import (
     Integers,
     checksums_file,
@@ -339,6 +339,27 @@ def drop(groups: Mapping[Group, Collection[int]], folder: JournalFolder, watch: 
     dropped = {group.spec.path: set(rows) for group, rows in groups.items()}
     healed: dict[str, set[int]] = {path: set() for path in by_path}
     _republish(by_path, folder, JournalIndex(folder), watch, healed, dropped)
+
+
+def free(group: Group, watch: LeaseWatch) -> int:
+    """Remove the files of shards without any finished run; return how many bytes they had.
+
+    `status` goes first, as it comes last: what a crash leaves is a shard not yet published.
+    """
+    require_rest(watch)
+    status, freed = statuses(group), 0
+    for shard in range(group.shards):
+        files = [file for file in reversed(shard_files(group, shard)) if file.exists()]
+        if not files or np.isin(status[slice(*group.span(shard))], (DONE, COPY)).any():
+            continue
+        lease = Lease(watch, lease_name(group, shard))
+        lease.take()
+        with lease.kept():
+            for file in files:
+                lease.check()
+                freed += file.stat().st_size
+                _remove(file)
+    return freed
 
 
 def _republish(

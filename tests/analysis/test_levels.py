@@ -16,6 +16,8 @@ def cells(axis: str, found: list[object]) -> pl.DataFrame:
     ("axis", "found", "scheme", "values"),
     [
         ("train_fraction", [0.25, 1.0], "", {"0.25": 0.25, "1.0": 1.0}),
+        # which number of rows a share is, is not known
+        ("train_fraction", [0.5, 20.0, 60.0, 1.0], "rows", {"20.0": 20.0, "60.0": 60.0}),
         ("perturb_labels", ["none", "flip:0.1"], "flip", {"flip:0.1": 0.1, "none": 0.0}),
         (
             "hparams",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.counts import EQUAL, counted, fixed, signed, some
 from manyseed.analysis.metrics.metric import higher_is_better
 from manyseed.analysis.options import CONFIDENCE
@@ -357,7 +357,7 @@ _LISTED = 3
 def told_apart(one: Compared) -> tuple[str, str]:
     """Name the two sides by the levels in which they differ, else A and B."""
     apart = [axis for axis in AXES if axis not in one.same]
-    a, b = (", ".join(str(side.axes[axis]) for axis in apart) for side in (one.a, one.b))
+    a, b = (", ".join(level_told(it, side.axes[it]) for it in apart) for side in (one.a, one.b))
     return (a, b) if apart else (A, B)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, product
 
 import polars as pl
@@ -65,7 +66,9 @@ def pairs_of(
         _require_met(of_a, of_b, every, between, where)
         return _named(of_a, of_b, between, by, one_sweep=first is second)
     if a is None and first is second:
-        return _levels(last(of_a), by, in_models=by == "classifier")
+        meets = () if where is None else ("--where", where)
+        asked = ("compare", first.paths.directory, *meets)
+        return _levels(last(of_a), by, in_models=by == "classifier", asked=asked)
     of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
     return _matched(of_a, of_b, one_sweep=first is second)
 
@@ -186,17 +189,23 @@ def _require_met(
 def _has(levels: pl.Series, word: str) -> pl.Series:
     """Return which levels a word means."""
     try:
-        meant = parsed(float, word) if levels.dtype.is_numeric() else word
+        meant = parsed(float, word.removesuffix(" rows")) if levels.dtype.is_numeric() else word
         return (levels if levels.dtype.is_numeric() else levels.cast(pl.String)) == meant
     except ValueError:
         return levels.is_null() & levels.is_not_null()
 
 
-def _levels(cells: pl.DataFrame, by: str, *, in_models: bool = False) -> list[Pair]:
+def _levels(
+    cells: pl.DataFrame,
+    by: str,
+    *,
+    in_models: bool = False,
+    asked: Sequence[object] = ("compare", "DIR"),
+) -> list[Pair]:
     """Return the pairs of cells that differ only in one axis; twins count once.
 
     Of all pairs of two levels, the same one comes first. `in_models`: every two of the models that
-    headlines compare are a pair, also two configurations of one classifier.
+    headlines compare are a pair, also two configurations of one classifier. `asked`: the command.
     """
     cells = cells_once(cells).sort("cell")
     free = (by, "hparams") if by == "classifier" else (by,)  # each classifier has its own hparams
@@ -213,17 +222,42 @@ def _levels(cells: pl.DataFrame, by: str, *, in_models: bool = False) -> list[Pa
     if not pairs:
         values = cells[by].unique(maintain_order=True).to_list()
         problem = f"there is only one {by} ({values[0]})"
-        further = [axis for axis in AXES if axis != by and cells[axis].n_unique() > 1]
-        listed = f" ({', '.join(further)})" * bool(further)
-        remedy = f"choose another axis with --by{listed}, or use --a and --b"
+        further = [axis for axis in AXES if axis != by and differ_in(cells, axis)]
+        remedy = f"choose another axis with --by ({', '.join(further)})" if further else ""
         if len(values) > 1:
             problem = "no two cells differ in it alone"
-            remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
+            if sides := next(_unlike(cells, by, values), None):
+                first_words = f"its values are {', '.join(map(str, values))}; "
+                unlike = f"compare them, unlike as they are: {command(*asked, *sides)}"
+                remedy = "\n  ".join(filter(None, [f"{first_words}{unlike}", remedy]))
         else:
+            remedy = f"{remedy or 'choose cells'}, or use --a and --b"
             shown = ("query", "DIR", "-t", "runs", "--by", by, "--columns", "METRIC")
             remedy = f"{remedy}; by itself: {command(*shown, '--agg', 'mean,sd')}"
         raise UserError(problem, key="--by", value=by, remedy=remedy)
     return pairs
+
+
+def differ_in(cells: pl.DataFrame, axis: str) -> bool:
+    """Return whether two cells differ in this axis alone; each classifier has its own hparams."""
+    free = (axis, "hparams") if axis == "classifier" else (axis,)
+    rest = [one for one in AXES if one not in free]
+    return bool((cells.group_by(rest).agg(pl.col(axis).n_unique())[axis] > 1).any())
+
+
+def _unlike(cells: pl.DataFrame, by: str, values: Sequence[object]) -> Iterator[tuple[str, ...]]:
+    """Yield the options that compare two levels of an axis whose cells differ in others, too."""
+    for both in combinations(values, 2):
+        sides = [cells.filter(pl.col(by) == one) for one in both]
+        with suppress(UserError):
+            _matched(sides[0], sides[1], one_sweep=True)
+            a, b = (f"{by} = {_in_sql(one)}" for one in both)
+            yield ("--a", a, "--b", b)
+
+
+def _in_sql(level: object) -> str:
+    quoted = str(level).replace("'", "''")
+    return str(level) if isinstance(level, float) else f"'{quoted}'"
 
 
 def model_axes(pairs: Sequence[Pair]) -> dict[tuple[int, int], tuple[str, ...]]:

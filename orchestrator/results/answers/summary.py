@@ -316,6 +316,15 @@ def _datasets(
     return found
 
 
+def training_rows(paths: SweepPaths, names: Sequence[str]) -> dict[str, int]:
+    """Return the number of training rows of these datasets, of those that are there."""
+    plan = Plan.read(paths).cells.filter(pl.col("dataset").is_in([*names])).unique("dataset")
+    found = _datasets(
+        paths, {n: json.loads(one) for n, one in plan.select("dataset", "canonical").rows()}
+    )
+    return {name: found[name]["n_train"] for name in names if "n_train" in found.get(name, {})}
+
+
 _COUNTED = ("n_samples", "n_features", "n_categorical", "n_train")
 _CATALOGUE = ("file", "sklearn:", "torchvision:", "synthetic:", "openml:")
 

@@ -125,7 +125,15 @@ def options(question: Question) -> dict[str, inspect.Parameter]:
                 option, inspect.Parameter.KEYWORD_ONLY, annotation="bool", default=False
             )
         )
-    return found
+    return {**found, **_of_evidence(question)}
+
+
+def _of_evidence(question: Question) -> dict[str, inspect.Parameter]:
+    """Return the option that questions answered from `Evidence` have: which cells it is of."""
+    subject = next(iter(inspect.signature(imported(question.find)).parameters))
+    kind = inspect.Parameter.KEYWORD_ONLY
+    one = inspect.Parameter("where", kind, annotation="str | None", default=None)
+    return {one.name: one} if subject == "evidence" else {}
 
 
 def by_itself(question: Question) -> set[str]:
@@ -147,8 +155,9 @@ def ask(sweep: AskedSweep, question: Question, **given: Any) -> Any:
     subject = next(iter(inspect.signature(function).parameters))
     if subject not in _SUBJECTS:
         raise TypeError(f"{question.name} is answered from {subject}, not one of {_SUBJECTS}")
+    where = given.pop("where", None) if subject == "evidence" else None
     found = checked(function, f'Sweep.answers("{question.name}")')(
-        _subject(sweep, subject), **given
+        _subject(sweep, subject, where), **given
     )
     if question.tell is not None:
         return found
@@ -175,7 +184,7 @@ def _with_variant(question: Question, option: str, paths: SweepPaths, name: str,
     return told
 
 
-def _subject(sweep: AskedSweep, subject: str) -> Any:
+def _subject(sweep: AskedSweep, subject: str, where: str | None = None) -> Any:
     from manyseed.orchestrator.computing.tables import read_results
     from manyseed.orchestrator.results.caveats import tell_newer
 
@@ -185,7 +194,9 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
         tell_newer(sweep.readable)
     if subject == "paths":
         return sweep.readable
-    return read_results(sweep.readable) if subject == "results" else evidence(sweep.readable)[0]
+    return (
+        read_results(sweep.readable) if subject == "results" else evidence(sweep.readable, where)[0]
+    )
 
 
 def sides(words: Sequence[Any]) -> tuple[Any, list[Any]]:

@@ -165,8 +165,108 @@ def test_only_like_cells_are_compared_the_usual_ones_first():
     only = without(only, (pl.col("classifier") == "a") & (pl.col("train_fraction") == 0.5))
     (found,) = accuracies(only)
     assert [row.classifier for row in found.rows] == ["a"]
-    assert found.more == 1
-    assert " and 1 more (means over runs" in told(only)[0]
+    (b,) = found.apart
+    assert (b.classifier, b.levels) == ("b", (("train_fraction", "0.5"),))
+    assert b.value == pytest.approx(by_cell(only, b="none"))
+    assert f", b {b.value:.4f} ± {b.half:.4f} (train fraction 0.5) (means" in told(only)[0]
+
+
+def by_cell(tables, **of):
+    """Mean accuracy of a classifier with a scheme, over its test sets."""
+    ((name, scheme),) = of.items()
+    own = tables.repeats.filter(classifier=name, perturb_continuous=scheme)
+    return own["accuracy_mean"].mean()
+
+
+def changed(tables, where, **levels):
+    """Tables with other levels of the cells of a condition."""
+    frames = {
+        name: getattr(tables, name).with_columns(
+            **{
+                axis: pl.when(where).then(pl.lit(level)).otherwise(axis)
+                for axis, level in levels.items()
+            }
+        )
+        for name in ("runs", "pairs", "repeats", "cells")
+    }
+    return type(tables)(**frames)
+
+
+def test_a_classifier_unlike_the_others_is_told_but_not_compared():
+    """As those with another vary: their pair is not judged, like that of `compare`."""
+    tables = planted(1, ("a", "b", "c"), repeats=5, accuracy=ORDER)
+    (one,) = accuracies(changed(tables, pl.col("classifier") == "b", vary="init"))
+    assert [row.classifier for row in one.rows] == ["c", "a"]
+    assert [row.classifier for row in one.every] == ["b", "c", "a"]
+    assert [better for better, _ in one.pairs] == ["c"]
+    first, verdict, apart = headlines(one).splitlines()
+    assert re.fullmatch(r"data-00: b 0\.\d+ \(vary init\), c 0\.\d+, a 0\.\d+\.", first)
+    assert verdict == "c > a."
+    assert apart == "Not compared with others, which differ in vary: b."
+    (of_one,) = (each for each in one.every if each.classifier == "b")
+    assert of_one.numbers["vary"] == "init"
+    assert of_one.value == pytest.approx(by_hand(tables, "data-00", "b").mean())
+
+
+def test_other_hparams_have_a_line():
+    tables = planted(1, ("a", "b"), ("none", "noise"), repeats=4, accuracy=ORDER)
+    noisy = (pl.col("classifier") == "b") & (pl.col("perturb_continuous") == "noise")
+    tuned = changed(tables, noisy, hparams="lr=0.01", perturb_continuous="none")
+    tuned = without(tuned, pl.col("perturb_continuous") == "noise")
+    (one,) = accuracies(tuned)
+    mean = tables.repeats.filter(noisy)["accuracy_mean"].mean()
+    assert headlines(one).splitlines()[-1] == f"With other hparams: b lr=0.01 {mean:.3f}."
+    assert len(one.rows) == 2
+    assert f" With other hparams: b lr=0.01 {mean:.3f}." in told(tuned)[0]
+
+
+def test_configurations_too_many_to_be_models_have_a_line():
+    tables = planted(1, ("a", "b"), tuple("rstuvw"), repeats=4, accuracy=ORDER)
+    tables = without(tables, (pl.col("classifier") == "a") & (pl.col("perturb_continuous") != "r"))
+    level = pl.col("perturb_continuous")
+    tables = changed(tables, pl.col("classifier") == "a", hparams="default")
+    b = pl.when(pl.col("classifier") == "b").then(level).otherwise("hparams")
+    frames = {
+        name: getattr(tables, name).with_columns(hparams=b, perturb_continuous=pl.lit("none"))
+        for name in ("runs", "pairs", "repeats", "cells")
+    }
+    (one,) = accuracies(type(tables)(**frames))
+    assert [row.classifier for row in one.rows] == ["a"]
+    ends = frames["repeats"].filter(classifier="b").group_by("cell").agg(pl.mean("accuracy_mean"))
+    low, high = ends["accuracy_mean"].min(), ends["accuracy_mean"].max()
+    said = f"With other hparams: b {low:.3f} to {high:.3f} (6 of them)."
+    assert headlines(one).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("fractions", "largest", "said"),
+    [((20.0, 400.0, 60.0), "400.0", "400 rows"), ((0.05, 0.5, 0.2), "0.5", "0.5")],
+)
+def test_the_largest_size_is_the_usual_one_if_none_has_all_rows(fractions, largest, said):
+    tables = planted(1, ("a", "b"), ("none",), fractions, repeats=4)
+    (one,) = accuracies(tables)
+    assert one.context == (("train_fraction", largest),)
+    assert headlines(one).startswith(f"data-00 ({said}): ")
+    (first,) = (one.headline for one in answers_of(tables) if one.about == "usual")
+    named = said if "rows" in said else f"train fraction {said}"
+    assert first == f"Accuracy, spread and points are of the runs with {named}: 80 of 240."
+    effect = effects(tables, by=("classifier",)).filter(metric="accuracy_mean")
+    assert {*effect["reference"]} == {largest}
+    assert {*effect["level"]} == {*map(str, fractions)} - {largest}
+    (text,) = (one for one in answers_of(tables) if one.about == "effects")
+    assert text.headline.endswith(f"\nCompared with {named}.")
+    assert text.text.endswith(f" Compared with {named}.")
+
+
+def answers_of(tables):
+    return answers(tables, effects(tables, by=("classifier",)), None, Options())
+
+
+def test_all_rows_are_the_largest_size():
+    tables = planted(1, ("a",), ("none",), (1.0, 400.0, 0.5), repeats=4)
+    (one,) = accuracies(tables)
+    assert one.context == (("train_fraction", "1.0"),)
+    assert {*effects(tables)["reference"]} == {"1.0"}
 
 
 def test_only_shared_test_sets_count():
@@ -181,7 +281,11 @@ def test_only_shared_test_sets_count():
     kept = tables.repeats.filter(apart)
     found = accuracies(type(tables)(tables.runs, tables.pairs, kept, tables.cells))[0]
     assert [row.classifier for row in found.rows] == ["a"]
-    assert (found.test_sets, found.more) == (3, 1)
+    assert (found.test_sets, found.more) == (3, 0)
+    (b,) = found.apart
+    assert b.value == pytest.approx(by_hand(tables, "data-00", "b")[0])
+    assert b.where == " (own test sets)"
+    assert headlines(found).endswith("Not compared with others, which differ in test sets: b.")
 
 
 def test_many_datasets_and_classifiers_stay_short():
@@ -260,6 +364,4 @@ def test_a_spread_says_which_cells_it_is_of_where_none_are_usual():
         for one in answers(tables, effects(tables), None, Options())
         if one.about == "spread"
     ]
-    assert headline.startswith(
-        "Between seeds and subsample, sd of accuracy (train fraction 0.25): "
-    )
+    assert headline.startswith("Between seeds and subsample, sd of accuracy (train fraction 0.5): ")

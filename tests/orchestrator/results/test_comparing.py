@@ -6,6 +6,7 @@ import inspect
 import json
 import pickle
 import re
+import shlex
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -160,6 +161,57 @@ def accuracies_of(sweep: Sweep) -> list[Accuracies]:
         "cell", *(name for name in repeats.columns if name not in axes.columns)
     ).join(axes, on="cell")
     return of_datasets(Tables(results["runs"], results["pairs"], repeats, results["cells"]))
+
+
+UNLIKE = (
+    HPARAMS.partition("[[grid]]")[0]
+    + """
+[[grid]]
+dataset        = ["sklearn:breast_cancer"]
+classifier     = ["lr-sgd"]
+vary           = ["batch"]
+train_fraction = [20, 60]
+
+[[grid]]
+dataset        = ["sklearn:breast_cancer"]
+classifier     = ["svm-sgd"]
+vary           = ["train"]
+train_fraction = [20, 60]
+"""
+)
+
+
+def test_classifiers_with_another_vary_are_told_and_compared_by_what_is_proposed(
+    tmp_path: Path,
+) -> None:
+    """`compare` proposed each of two axes in turn, in neither of which alone two cells differ."""
+    sweep = train(write(tmp_path / "unlike.toml", UNLIKE), tmp_path / "unlike")
+    sweep.analyze(OPTIONS, workers=1)
+    (one,) = accuracies_of(sweep)
+    said = inside("answers", sweep.directory, "accuracy")[1]
+    assert re.match(r"sklearn:breast_cancer \(60 rows, \w+\): (lr|svm)-sgd ", said)
+    (apart,) = one.apart
+    assert f"{apart.classifier} {apart.value:.3f}{apart.where}" in said
+    assert f"Not compared with others, which differ in vary: {apart.classifier}." in said
+    code, said = inside("compare", sweep.directory)
+    assert (code, "choose another axis with --by (train_fraction)" in said) == (2, True)
+    for by in ((), ("--by", "vary")):
+        code, said = inside("compare", sweep.directory, *by)
+        assert code == 2
+        proposed = re.search(r"unlike as they are: manyseed (.*?--b \"[^\"]*\")", said, re.DOTALL)
+        assert proposed is not None
+        code, said = inside(*shlex.split(" ".join(proposed[1].split())))
+        assert (code, "accuracy, 2 comparisons" in said) == (0, True), said
+    assert inside("compare", sweep.directory, "--by", "train_fraction")[0] == 0
+    condition = f"classifier = '{apart.classifier}'"
+    code, said = inside("answers", sweep.directory, "accuracy", "--where", condition)
+    assert code == 0
+    assert re.match(rf".* \(60 rows(, \w+)?\): {apart.classifier} {apart.value:.3f}[;.]", said)
+    assert inside("answers", sweep.directory, "--where", condition, "accuracy") == (code, said)
+    code, said = inside("answers", sweep.directory, "standings")
+    assert code == 0
+    assert "standings takes two classifiers on two datasets or more" in said
+    assert "1 dataset, 2 classifiers, 4 cells that differ in train fraction, vary" in said
 
 
 def test_hparams_of_one_classifier_are_compared_with_another(tmp_path: Path) -> None:

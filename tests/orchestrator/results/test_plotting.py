@@ -18,6 +18,8 @@ from matplotlib.figure import Figure
 from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
 from manyseed.analysis.figures.labels import OF, colour, labelled, schemas, table_of
+from manyseed.jobs.datasets.sources import resolve
+from manyseed.jobs.datasets.split import n_points
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.answers.compare import compare_cells
 from manyseed.orchestrator.results.answers.comparison import is_alone, side_told, told_apart
@@ -206,6 +208,33 @@ def test_levels_are_means_of_query_by_a_number(sweep: Sweep) -> None:
     assert code == 2
     said = "levels of training fraction, and cells differ in continuous perturbation too: "
     assert f"{said}--where \"perturb_continuous = 'none'\"" in told
+
+
+MIXED = """
+name    = "mixed"
+seed    = 7
+repeats = 1
+runs    = 3
+
+[[grid]]
+dataset        = ["sklearn:wine"]
+classifier     = ["lr-sgd"]
+train_fraction = [20, 100, 0.5, 1.0]
+"""
+
+
+def test_shares_are_placed_among_numbers_of_rows(tmp_path: Path) -> None:
+    sweep = train(write(tmp_path / "mixed.toml", MIXED), tmp_path / "mixed")
+    sweep.analyze(workers=1)
+    n = resolve("sklearn:wine").n_train
+    rows = [20.0, float(n_points(0.5, n)), 100.0, float(n)]
+    for words in (("accuracy", "--by", "train_fraction"), ("levels",), ("means",)):
+        out = tmp_path / f"{words[0]}.csv"
+        assert inside("plot", sweep.directory, *words, "--out", out)[0] == 0
+        assert pl.read_csv(out)["train_fraction"].to_list() == rows
+    said = inside("query", sweep.directory)[1]
+    assert re.findall(r"\d+ rows", said) == ["20 rows", "100 rows"]
+    assert "(train fraction 1.0)" in inside("answers", sweep.directory, "--why")[1]
 
 
 def test_rows_of_differences_have_their_levels_in_order(sweep: Sweep) -> None:

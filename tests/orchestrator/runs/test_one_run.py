@@ -20,7 +20,7 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs import find_run
-from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.groups import list_groups, published_shards
 from manyseed.orchestrator.store.reader import read_array, statuses
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import command
@@ -201,7 +201,18 @@ def test_dropped_cells_are_out_for_good_and_the_others_untouched(copy):
 
 
 def test_a_whole_group_can_be_dropped(copy):
-    copy.drop("classifier = 'xgb'")
+    def held():
+        files = [file for file in copy.paths.store.rglob("*") if file.is_file()]
+        return sum(file.stat().st_size for file in files if "xgb" in file.parts)
+
+    before = held()
+    found = copy.drop("classifier = 'xgb'")
+    assert found.freed > 0
+    assert before - held() == pytest.approx(found.freed, rel=0.02)  # emptied, files are smaller
+    groups = [one for one in list_groups(copy.paths.store) if one.spec.classifier == "xgb"]
+    assert [published_shards(one.folder) for one in groups] == [set()]
+    assert copy.verify()["runs_wrong"] == 0
+    assert copy.drop("classifier = 'xgb'").freed == 0
     assert copy.status()["runs"]["runs"] == 32
     copy.analyze()
     assert set(copy.results["cells"]["classifier"]) == {"lr-sgd"}

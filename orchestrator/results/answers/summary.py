@@ -350,7 +350,7 @@ _METRICS = ("accuracy", "ece", "log_likelihood", "brier", "cll", "aurc")
 def _analysed(paths: SweepPaths, chosen: Sequence[str]) -> dict[str, Any]:
     """Return what is known of the analysis; nothing if there is none."""
     from manyseed.analysis.figures.labels import labelled
-    from manyseed.analysis.report.wording import PAIRED
+    from manyseed.analysis.report.paired import PAIRED
 
     if not paths.analysis.exists():
         if chosen:
@@ -375,7 +375,14 @@ def _analysed(paths: SweepPaths, chosen: Sequence[str]) -> dict[str, Any]:
         "analysed": record.runs.get("analysed", tables.runs.height),
         "metrics": {labelled(name): columns[name]["meaning"] for name in known},
         "has": [*results],
+        "effects": _references(results["effects"]) if "effects" in results else {},
     }
+
+
+def _references(effects: pl.DataFrame) -> dict[str, str]:
+    """Return the reference level of each axis that has effects, in the order of axes."""
+    of = dict(effects.select("axis", "reference").cast(pl.String).unique().rows())
+    return {axis: of[axis] for axis in AXES if axis in of}
 
 
 def reply(sections: Sequence[tuple[str, str]]) -> Reply:

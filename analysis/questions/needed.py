@@ -14,14 +14,18 @@ from manyseed.analysis.questions.intervals import t_quantile
 MOST_SETS = 1000  # test sets beyond which an estimate of how many it takes says nothing
 
 
-def sets_needed(difference: float, half: float, n: int, confidence: float) -> int | None:
+def sets_needed(
+    difference: float, half: float, n: int, confidence: float, among: int = 1
+) -> int | None:
     """Return how many test sets tell a difference from 0, at the spread between the n so far.
 
-    `half`: half of the t interval of the n. None beyond `MOST_SETS`.
+    `half`: half of the t interval of the n. `among`: so many differences have the confidence
+    together (Bonferroni). None beyond `MOST_SETS`.
     """
     error = half / t_quantile(confidence, n - 1) * n**0.5
+    sure = 1 - (1 - confidence) / among
     for more in range(n + 1, MOST_SETS + 1):
-        if t_quantile(confidence, more - 1) * error < abs(difference) * more**0.5:
+        if t_quantile(sure, more - 1) * error < abs(difference) * more**0.5:
             return more
     return None
 

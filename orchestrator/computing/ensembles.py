@@ -171,6 +171,10 @@ def _largest(
             f"ensembles{size} out of half of the runs of a repeat need {enough} runs, and there "
             f"{'is' if runs.height == 1 else 'are'} {runs.height}"
         )
+        n_side = side(int(best["n_test"][0]), options)
+        if dkw_threshold(n_side, options.epsilon) > options.close:  # more runs would not help
+            few = ensembles.too_few_points(n_side, options.epsilon, options.close)
+            reason = f"{few}; besides, {reason}"
         return cell, reason
     runs = runs.head(2 * _PER_HALF)
     pool = runs.height - runs.height // 2

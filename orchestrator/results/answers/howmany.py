@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.drawn import anew_in
@@ -51,6 +53,29 @@ from manyseed.slurm import local
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """A pair that seeds tell apart, and new test sets do not, and what would tell it.
+
+    Attributes
+    ----------
+    one, other : str
+        The two sides, by the levels in which they differ.
+    repeats : int or None
+        About how many repeats tell this pair by itself; None if 1,000 do not.
+    together : int or None
+        About how many tell it if all `pairs` are told together, as `answers` decides.
+    pairs : int
+        Pairs of cells that agree in what these two agree in.
+    """
+
+    one: str
+    other: str
+    repeats: int | None
+    together: int | None
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupAnswers:
     """The answers for one cell, or for a group of cells.
 
@@ -77,9 +102,8 @@ class GroupAnswers:
         Table I of the repeats used for α̂; empty if no ensembles could be drawn.
     unlike : tuple of str
         Runs that are unlike the others of their repeat in accuracy, and counted.
-    limited : tuple of (str, int or None)
-        Classifiers that seeds tell apart from its own on these test sets, but new test sets do not,
-        and about how many repeats would tell it; None if 1,000 would not.
+    limited : tuple of Limited
+        Pairs with it that seeds tell apart on these test sets, but new test sets do not.
     """
 
     name: str
@@ -93,7 +117,7 @@ class GroupAnswers:
     answers: tuple[RunsNeeded, ...]
     ensembles: pl.DataFrame
     unlike: tuple[str, ...] = ()
-    limited: tuple[tuple[str, int | None], ...] = ()
+    limited: tuple[Limited, ...] = ()
 
 
 def howmany(
@@ -227,7 +251,7 @@ def _limited(
     where: str | None,
     without: Sequence[str],
     confidence: float,
-) -> dict[int | None, list[tuple[str, int | None]]]:
+) -> dict[int | None, list[Limited]]:
     """Return by cell what `GroupAnswers.limited` is, each pair once; nothing of very many cells."""
     if not 1 < cells.height <= _MOST_COMPARED:
         return {}
@@ -235,11 +259,11 @@ def _limited(
         compared = compare_cells(paths, where=where, without=without, confidence=confidence)
     except UserError:  # there are no pairs, or none can be compared
         return {}
-    found: dict[int | None, list[tuple[str, int | None]]] = {}
+    found: dict[int | None, list[Limited]] = {}
     for one in filter(are_sets_the_limit, compared):
         assert one.result is not None
-        needed = repeats_needed(one.result, confidence)
-        found.setdefault(one.a.cell, []).append((told_apart(one)[1], needed))
+        needed = [repeats_needed(one.result, confidence, among) for among in (1, one.pairs)]
+        found.setdefault(one.a.cell, []).append(Limited(*told_apart(one), *needed, one.pairs))
     return found
 
 
@@ -272,7 +296,7 @@ def reply(
             "answers": [asdict(one) | {"words": one.words} for one in group.answers],
             "ensembles": group.ensembles.to_dicts(),
             "unlike": [*group.unlike],
-            "limited": [{"other": name, "repeats": n} for name, n in group.limited],
+            "limited": [asdict(one) for one in group.limited],
         }
         for group in groups
     ]
@@ -442,16 +466,28 @@ def _published(groups: Sequence[GroupAnswers]) -> list[str]:
 
 def _of_sets(groups: Sequence[GroupAnswers]) -> list[str]:
     """Say where more test sets, not seeds, would tell classifiers apart."""
-    needed = [n for group in groups for _, n in group.limited]
-    if not needed:
+    found = [one for group in groups for one in group.limited]
+    if not found:
         return []
-    pairs = "a pair" if len(needed) == 1 else f"{len(needed):,} pairs"
+    first = min(found, key=lambda one: (one.repeats or math.inf, one.together or math.inf))
+    which = f"{first.one} and {first.other}"
+    which += f", and of {counted(len(found) - 1, 'more pair')}" if len(found) > 1 else ""
+    takes = f"about {_repeats([one.repeats for one in found])} repeats would tell"
+    if (most := max(one.pairs for one in found)) > 1:
+        together = _repeats([one.together for one in found])
+        takes += f" ({together} for all {most:,} pairs together, as in answers; estimates)"
+    else:
+        takes += " (an estimate)"
+    return [f"Test sets, not seeds, limit which is better of {which}: {takes}: compare --why."]
+
+
+def _repeats(needed: Sequence[int | None]) -> str:
+    """Return numbers of repeats as a range; those that are not known are larger."""
     known = sorted(n for n in needed if n is not None)
-    takes = f"; it takes about {known[0]:,}" if known else f"; {MOST_SETS:,} would not tell them"
-    takes += f" to {known[-1]:,}" if len(known) > 1 and known[-1] > known[0] else ""
-    more = " or more" if None in needed else ""
-    rest = f" repeats{more} (estimates)" if known else ""
-    return [f"Test sets, not seeds, limit which is better of {pairs}{takes}{rest}: compare --why."]
+    if not known:
+        return f"{MOST_SETS:,} or more"
+    ends = f"{known[0]:,}" + (f" to {known[-1]:,}" if known[-1] > known[0] else "")
+    return f"{ends} or more" if None in needed else ends
 
 
 def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:

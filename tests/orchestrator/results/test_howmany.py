@@ -35,6 +35,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers.comparison import are_sets_the_limit
 from manyseed.orchestrator.results.answers.howmany import (
     GroupAnswers,
+    Limited,
     _enough,
     _headline,
     _of_sets,
@@ -662,11 +663,17 @@ def test_what_test_sets_limit_is_told_as_compare_does(tmp_path: Path) -> None:
     assert pair.result is not None
     n = repeats_needed(pair.result, 0.95)
     limited = {group.cell: group.limited for group in sweep.howmany()}
-    assert limited.pop(pair.a.cell) == ((str(pair.b.axes["classifier"]), n),)
+    of_pair = [str(side.axes["classifier"]) for side in (pair.a, pair.b)]
+    together = repeats_needed(pair.result, 0.95, 3)
+    assert n is not None
+    assert together is not None
+    assert together > n
+    assert limited.pop(pair.a.cell) == (Limited(*of_pair, n, together, 3),)
     assert {*limited.values()} == {()}
     said = " ".join(inside("howmany", sweep.directory)[1].split())
     takes = (
-        f"limit which is better of a pair; it takes about {n} repeats (estimates): compare --why."
+        f"limit which is better of {' and '.join(of_pair)}: about {n} repeats would tell "
+        f"({together} for all 3 pairs together, as in answers; estimates): compare --why."
     )
     assert f"Test sets, not seeds, {takes}" in said
     assert f"about {n} repeats would tell it" in " ".join(
@@ -678,18 +685,26 @@ def test_what_test_sets_limit_is_told_as_compare_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("needed", "said"),
     [
-        ([None], "a pair; 1,000 would not tell them: compare --why."),
-        ([9, 9], "2 pairs; it takes about 9 repeats (estimates): compare --why."),
+        ([(None, None, 1)], "a and b: about 1,000 or more repeats would tell (an estimate)"),
         (
-            [9, None, 7],
-            "3 pairs; it takes about 7 to 9 repeats or more (estimates): compare --why.",
+            [(9, 12, 3), (9, 12, 3)],
+            "a and b, and of 1 more pair: about 9 repeats would tell (12 for all 3 pairs together, "
+            "as in answers; estimates)",
+        ),
+        (
+            [(9, None, 3), (None, None, 3), (7, 8, 3)],
+            "a and b, and of 2 more pairs: about 7 to 9 or more repeats would tell (8 or more for "
+            "all 3 pairs together, as in answers; estimates)",
         ),
     ],
 )
-def test_repeats_of_several_pairs_are_one_clause(needed: list[int | None], said: str) -> None:
+def test_repeats_of_several_pairs_are_one_clause(
+    needed: list[tuple[int | None, int | None, int]], said: str
+) -> None:
     group = GroupAnswers("a", 0, None, None, "d", "a", {}, 1, (), pl.DataFrame())
-    (told,) = _of_sets([replace(group, limited=tuple(("b", n) for n in needed))])
-    assert told == f"Test sets, not seeds, limit which is better of {said}"
+    limited = tuple(Limited("a", "b", *one) for one in needed)
+    (told,) = _of_sets([replace(group, limited=limited)])
+    assert told == f"Test sets, not seeds, limit which is better of {said}: compare --why."
     assert _of_sets([group]) == []
 
 

@@ -308,7 +308,11 @@ def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
     result = command("howmany", sweep.directory, "--accuracy", 0.01, "--why")
     assert result.returncode == 0, result.stderr
     assert "For accuracy ± 0.01 at 95 % confidence:" in result.stdout
-    assert "need 8 runs, and there are 4" in result.stdout
+    assert "too few (δ = " in result.stdout, "more runs would not help"
+    assert "besides, ensembles of 3 out of half of the runs of a repeat need 8 runs, and" in (
+        " ".join(result.stdout.split())
+    )
+    assert "test sets are too small; about " in command("howmany", sweep.directory).stdout
     with pytest.raises(UserError, match="compute it with: manyseed howmany"):
         query(sweep.results, "ensembles")
     (group,) = sweep.howmany(where="classifier = 'xgb'", by=["classifier"])

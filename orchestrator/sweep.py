@@ -1009,7 +1009,8 @@ class Sweep:
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         """
-        from manyseed.orchestrator.asking.query import Query, ask, listed
+        from manyseed.orchestrator.asking.covering import ask_warned
+        from manyseed.orchestrator.asking.query import Query, listed
         from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
 
@@ -1022,7 +1023,7 @@ class Sweep:
 
             return ask_sql(sweeps, sql)
         by = by if isinstance(by, bool) else listed(by)
-        return ask(sweeps, Query(table, where, listed(columns), by, sort, listed(agg)))
+        return ask_warned(sweeps, Query(table, where, listed(columns), by, sort, listed(agg)))
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:

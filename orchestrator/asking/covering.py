@@ -15,6 +15,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, some
 from manyseed.analysis.tables.rows import cells_once, compares_runs, last
 from manyseed.orchestrator.asking.query import Query, ask, named_rows
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.computing.tables import Results
 
 _NOUNS = {
@@ -40,10 +41,22 @@ class Covered:
     """What the rows of a grouped table are means over.
 
     `alike`: a key for each row, equal for rows over like cells. `note`: the cells in words.
+    `is_unlike`: whether it says that rows are over unlike ones.
     """
 
     alike: Sequence[Hashable] = ()
     note: str = ""
+    is_unlike: bool = False
+
+
+def ask_warned(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
+    """Return what `ask` does; warn where its rows are means over unlike cells."""
+    frame = ask(sweeps, question)
+    if question.is_grouped and "n" in frame.columns:
+        over = covered(sweeps, question, frame, frame.columns)
+        if over.is_unlike:
+            warn(over.note)
+    return frame
 
 
 def covered(
@@ -81,14 +94,14 @@ def covered(
     if len(dict.fromkeys(over)) == 1:
         unlike = len(dict.fromkeys(alike)) > 1
         which = ", but not the same for all" if unlike else ""
-        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{more}")
+        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{more}", unlike)
     groups: dict[str, list[str]] = {}
     for key, words in zip(frame.select(by).iter_rows(), over, strict=True):
         groups.setdefault(words, []).append(" × ".join(map(str, key)))
     ordered = sorted(groups.items(), key=lambda one: -len(one[1]))
     told = [f"{words} ({some(names, _NAMED)})" for words, names in ordered]
     note = f"Rows are means over unlike cells: {some(told, _TOLD)}.{more}"
-    return Covered(alike, note)
+    return Covered(alike, note, is_unlike=True)
 
 
 def drawn_too(sweeps: Mapping[str, Results], frame: pl.DataFrame, shown: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import textwrap
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -529,6 +530,19 @@ def test_means_over_unlike_cells_are_not_bold_and_notes_say_what_they_are_over()
     text = formats.in_format(frame, "markdown", {}, [], paper).decode()
     assert "**" not in text
     assert "Bold:" not in text
+
+
+def test_python_is_warned_of_means_over_unlike_cells(sweep: Sweep) -> None:
+    """The command's remark below the table was lost to whoever asked from Python."""
+    given = {"by": ["classifier"], "where": "classifier = 'xgb' OR train_fraction = 1.0"}
+    with pytest.warns(UserWarning, match="Rows are means over unlike cells: .* training frac") as w:
+        sweep.query(**given)
+    assert [one.filename for one in w] == [__file__]
+    shown = asked(sweep, "--by", "classifier", "--where", given["where"])
+    assert " ".join(shown.split()).count(str(w[0].message)) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweep.query(by=["classifier"])
 
 
 def test_a_grouped_table_says_over_which_cells_its_rows_are(tmp_path: Path) -> None:

@@ -101,8 +101,9 @@ def _reads(factory: Any, name: str) -> bool:
     """Return whether a function, or a class when it is made, uses an argument of this name."""
     made = factory.__init__ if inspect.isclass(factory) else factory
     code = getattr(inspect.unwrap(made), "__code__", None)
-    taken = code is not None and name in (*code.co_varnames, *code.co_cellvars)
-    return taken and any(
+    if code is None or name not in (*code.co_varnames, *code.co_cellvars):
+        return False
+    return any(
         one.opname.startswith("LOAD") and name in _names(one.argval)
         for one in dis.get_instructions(code)
     )

@@ -262,8 +262,11 @@ def _limited(
     found: dict[int | None, list[Limited]] = {}
     for one in filter(are_sets_the_limit, compared):
         assert one.result is not None
-        needed = [repeats_needed(one.result, confidence, among) for among in (1, one.pairs)]
-        found.setdefault(one.a.cell, []).append(Limited(*told_apart(one), *needed, one.pairs))
+        alone, together = (
+            repeats_needed(one.result, confidence, among) for among in (1, one.pairs)
+        )
+        limited = Limited(*told_apart(one), alone, together, one.pairs)
+        found.setdefault(one.a.cell, []).append(limited)
     return found
 
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from manyseed.analysis.questions.question import PAGE, Answer, Evidence, Question, Reply, imported
 from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, command, flag, in_python, require_one_of
+from manyseed.orchestrator.errors import UserError, command, flag, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.spoken import in_python
 
 if TYPE_CHECKING:
     import polars as pl

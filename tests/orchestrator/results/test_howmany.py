@@ -414,7 +414,9 @@ def test_ensembles_of_other_predictions_are_shown_nowhere(imported: Sweep) -> No
     for show in (imported.report, lambda: query(imported.results, "ensembles")):
         with pytest.raises(DamagedFile, match=r"ensembles.*is of other predictions") as caught:
             show()
-        assert f"manyseed analyze {imported.directory}" in str(caught.value)
+        of = imported.directory
+        again = f'Sweep("{of}").analyze()' if caught.value.from_python else f"manyseed analyze {of}"
+        assert again in str(caught.value)
     imported.analyze(OPTIONS)
     assert re.search(r"Ensembles of [^.]* are left out", imported.report().read_text())
 

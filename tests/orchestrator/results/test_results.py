@@ -233,7 +233,7 @@ def test_tables_are_those_that_the_record_names(analysed: Sweep, tmp_path: Path)
     margins.unlink()
     with pytest.raises(DamagedFile, match=r"margins\.parquet: is absent") as caught:
         sweep.report()
-    assert f"manyseed analyze {sweep.directory}" in str(caught.value)
+    assert f'Sweep("{sweep.directory}").analyze()' in str(caught.value)
 
 
 def test_a_table_that_there_is_not_is_one_message_and_all_are_shown(analysed: Sweep) -> None:
@@ -243,7 +243,7 @@ def test_a_table_that_there_is_not_is_one_message_and_all_are_shown(analysed: Sw
     told = str(caught.value)
     assert told.startswith('table = "cell": unknown table\n  did you mean "cells"? Valid: runs, ')
     assert isinstance(caught.value, UserError)
-    with pytest.raises(KeyError, match=r"is absent\n  compute it with: manyseed howmany /"):
+    with pytest.raises(KeyError, match=r"is absent\n  compute it with: Sweep\(.*\)\.howmany\(\)"):
         results["ensembles"]
     with pytest.raises(KeyError):
         results.scan("cell")

@@ -31,7 +31,7 @@ _NOUNS = {
     "perturb_labels": "noise level of labels",
 }
 _OWN = ("hparams", "vary")  # of each classifier: levels differ where cells are alike
-_SIZES = ("n_runs", "n_repeats")
+_SIZES = ("n_runs", "n_distinct", "n_repeats")
 _ROWS = "_rows"  # of a cell
 _TOLD, _NAMED = 4, 3  # kinds of rows that a note describes, and rows of each that it names
 
@@ -131,7 +131,20 @@ def _runs(cells: pl.DataFrame, by: Sequence[str]) -> str:
     sets = cells["n_repeats"] if "n_repeats" in cells.columns else pl.Series([0])
     noun = "test set" if sets.max() == 1 else "test sets"
     on = f", on {_between(sets)} {noun}{' of each cell' * (cells.height > runs.len())}"
-    return f" Runs in a row: {_between(runs)}{on * bool(sets.max())}."
+    return f" Runs in a row: {_between(runs)}{on * bool(sets.max())}{_copied(cells, by)}."
+
+
+def _copied(cells: pl.DataFrame, by: Sequence[str]) -> str:
+    """Say in how many rows some runs are copies, and how many models these rows have."""
+    if "n_distinct" not in cells.columns:  # of an earlier version
+        return ""
+    rows = cells.group_by(by).agg(pl.col("n_runs", "n_distinct").sum())
+    copied = rows.filter(pl.col("n_distinct") < pl.col("n_runs"))["n_distinct"]
+    if copied.is_empty():
+        return ""
+    which = f"in {copied.len():,} of {rows.height:,} rows, " * (rows.height > 1)
+    models = "model" if copied.max() == 1 else "models"
+    return f"; {which}{_between(copied)} {models} and copies of them"
 
 
 def _between(numbers: pl.Series) -> str:
@@ -169,10 +182,12 @@ def _varying(sweeps: Mapping[str, Results], cells: pl.DataFrame, shown: Sequence
     if not left:
         return ""
     over = f"{numbers.len() - left:,} of the {counted(numbers.len(), 'cell')}"
-    return (
-        f" Standard deviations between runs, and columns that compare runs, are over {over}: those "
-        "whose runs differ."
-    )
+    spread = [one for one in compared if one.endswith(("_std", "_sd"))]
+    what = ["Standard deviations between runs"] * bool(spread)
+    what += ["columns that compare runs"] * (len(compared) > len(spread))
+    which = ", and ".join(what)
+    comma = "," * (len(what) > 1)
+    return f" {which[0].upper()}{which[1:]}{comma} are over {over}: those whose runs differ."
 
 
 def _levels(cell: Mapping[str, object], axes: Sequence[str]) -> tuple[object, ...]:

@@ -87,6 +87,14 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
 
 
+def seconds_per_run(runs: pl.DataFrame) -> float | None:
+    """Return the mean training time of runs, copies left out; None if unknown."""
+    if "fit_seconds" not in runs.columns:
+        return None
+    known = runs.filter(~pl.col("identical"))["fit_seconds"].drop_nulls().to_numpy()
+    return float(known.mean()) if known.size else None
+
+
 def classifiers_named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> str:
     """Name the classifiers of cells where these are few, and all of theirs; else `others`."""
     is_meant = pl.col("cell").is_in(cells["cell"].implode())

@@ -17,8 +17,7 @@ from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
-from manyseed.analysis.questions.howmany import seconds_per_run
-from manyseed.analysis.questions.needed import RunsNeeded
+from manyseed.analysis.questions.needed import RunsNeeded, seconds_per_run
 from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables, mean_of
 from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split

@@ -362,6 +362,7 @@ HOWMANY = Question(
     examples=(
         "",
         "--accuracy 0.001 --where \"classifier = 'mlp'\"",
+        "--difference 0.01",
         "--by dataset,classifier",
         "--sizes 1,2,3,4,5",
         "--until 0.002 --most 100 --dry-run",

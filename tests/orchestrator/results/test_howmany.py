@@ -710,6 +710,29 @@ def test_repeats_of_several_pairs_are_one_clause(
     assert _of_sets([group]) == []
 
 
+def test_a_difference_is_told_from_the_precision_of_a_mean(imported: Sweep) -> None:
+    """14 runs for ± 0.01 of a mean were taken for those that tell a difference of 0.01."""
+    code, text = inside("howmany", imported.directory)
+    assert code == 0
+    assert "± is of one mean; to tell two apart: --difference 0.01." in " ".join(text.split())
+    assert not imported.howmany()[0].of_two
+    code, text = inside("howmany", imported.directory, "--difference", "2%")
+    told = " ".join(text.split())
+    assert (code, "A - B ± 0.02" in told, "to tell two apart" in told) == (0, True, False)
+    assert "told: a true difference of 0.02 is, in 80 % of cases (t test)." in told
+    for group in imported.howmany(difference=0.02):
+        (mean, *_), (known, power) = group.answers, group.of_two
+        assert known.made == power.made == mean.made
+        if known.runs is not None and known.runs > 1:
+            assert power.runs is not None
+            assert power.runs > known.runs
+            assert known.words.startswith("For a difference of two such ± 0.02 at 95 % confid")
+    values = json.loads(inside("howmany", imported.directory, "--difference", "0.02", "--json")[1])
+    assert [len(one["of_two"]) for one in values["groups"]] == [2] * len(values["groups"])
+    code, text = inside("howmany", imported.directory, "--difference", "0")
+    assert (code, "--difference = 0" in text) == (2, True)
+
+
 def test_a_precision_may_be_a_percentage(imported: Sweep) -> None:
     told = inside("howmany", imported.directory, "--accuracy", "1%")
     assert told == inside("howmany", imported.directory, "--accuracy", "0.01")

@@ -759,7 +759,8 @@ class Sweep:
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of the finished runs to a new file; return its path.
 
-        A name in ``.zip`` gives a Zarr zip, one in ``.parquet`` a table of labels.
+        A name in ``.zip`` gives a Zarr zip, one in ``.parquet`` a table of labels, a row per run,
+        and one in ``.csv`` a long one: a line per run and test point, with ids of rows.
         """
         from manyseed.orchestrator.upkeep import export
 

@@ -14,7 +14,8 @@ from functools import cache, wraps
 from types import MethodType
 from typing import Any, TypeVar, cast
 
-from manyseed.orchestrator.errors import ManyseedError, UserError, in_python, nearest, toml_value
+from manyseed.orchestrator.errors import ManyseedError, UserError, nearest, toml_value
+from manyseed.orchestrator.spoken import in_python
 
 Made = TypeVar("Made", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -123,7 +124,7 @@ def warn(text: str) -> None:
     frame, level = inspect.currentframe(), 1
     while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith("manyseed."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, UserWarning, stacklevel=level)
+    warnings.warn(in_python(text), UserWarning, stacklevel=level)
 
 
 def checked(function: Function, name: str) -> Function:

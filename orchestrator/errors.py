@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Protocol
 
 from manyseed.jobs.checks import Option, Refused, quoted, shown, similar, spelling
 from manyseed.jobs.whole import named_finally
+from manyseed.orchestrator.spoken import in_python, key_in_python
 
 NOT_FINISHED = 3
 INTERRUPTED = 130
@@ -599,69 +600,3 @@ def toml_value(value: Any) -> str:
     if isinstance(value, dict) and value:
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     return str(value)
-
-
-_PHRASES = {
-    "--alike": "alike()",
-    "--classifier NAME=FILE": "classifiers={NAME: [FILE]}",
-    "--cluster local": 'cluster="local"',
-    "--dask slurm": 'dask="slurm"',
-    "--now": "now=True",
-    "--other-recipe": "other_recipe=True",
-    "--probabilities": "probabilities=True",
-    "--width double": 'width="double"',
-    "verify --repair": "verify(repair=True)",
-}
-"""Options with their values, as messages write them; others become the option and ``=``."""
-
-_NAMES = {"until": "half_width", "out": "directory", "lower-is-better": "lower"}
-"""Options whose argument has another name."""
-
-_KEYS = {"KIND": "kind", "RUN": "address"}
-
-_COMMANDS = re.compile(r"(\bmanyseed [a-z]+\b[^;,\n]*|\bsbatch [^;\n]*)")
-"""Whole commands, for a shell, stay as they are."""
-_OPTION = re.compile(
-    "|".join(
-        [
-            *(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True)),
-            r"(?<!\S)-t (?P<table>[a-z_]+)",
-            r"--cluster (?P<cluster>[a-z][\w.-]*\w)",
-            r"--without (?P<runs>[\d:,]+)",
-            r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+|\w+_index)",
-            r"--(?P<option>[a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?!\w)))?",
-        ]
-    )
-)
-
-
-def in_python(text: str) -> str:
-    """Return a message in the words of Python."""
-    pieces = _COMMANDS.split(text)
-    pieces[::2] = [_OPTION.sub(_argument, piece) for piece in pieces[::2]]
-    return "".join(pieces)
-
-
-def key_in_python(key: str) -> str:
-    """Return the argument for the key of a message, such as ``--by``."""
-    if not key.startswith("--"):
-        return _KEYS.get(key, key)
-    return name_of(key.removeprefix("--"))
-
-
-def name_of(option: str) -> str:
-    """Return the argument's name for an option without its dashes."""
-    return _NAMES.get(option, option.replace("-", "_"))
-
-
-def _argument(match: re.Match[str]) -> str:
-    if match["table"]:
-        return f'table="{match["table"]}"'
-    if match["cluster"]:
-        return f'cluster="{match["cluster"]}"'
-    if match["runs"]:
-        return f"without={match['runs'].split(',')}".replace("'", '"')
-    if match["values"]:
-        values = [v if v.isdecimal() else f'"{v}"' for v in match["values"].split(",")]
-        return f"{name_of(match['listing'])}=[{', '.join(values)}]"
-    return _PHRASES.get(match[0]) or f"{name_of(match['option'])}="

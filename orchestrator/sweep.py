@@ -759,7 +759,8 @@ class Sweep:
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of the finished runs to a new file; return its path.
 
-        A name in ``.zip`` gives a Zarr zip, one in ``.parquet`` a table of labels.
+        A name in ``.zip`` gives a Zarr zip, one in ``.parquet`` a table of labels, a row per run,
+        and one in ``.csv`` a long one: a line per run and test point, with ids of rows.
         """
         from manyseed.orchestrator.upkeep import export
 
@@ -1009,7 +1010,8 @@ class Sweep:
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         """
-        from manyseed.orchestrator.asking.query import Query, ask, listed
+        from manyseed.orchestrator.asking.covering import ask_warned
+        from manyseed.orchestrator.asking.query import Query, listed
         from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
 
@@ -1022,7 +1024,7 @@ class Sweep:
 
             return ask_sql(sweeps, sql)
         by = by if isinstance(by, bool) else listed(by)
-        return ask(sweeps, Query(table, where, listed(columns), by, sort, listed(agg)))
+        return ask_warned(sweeps, Query(table, where, listed(columns), by, sort, listed(agg)))
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:

@@ -34,7 +34,7 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.change import Drop
 from manyseed.orchestrator.plans.change import drop as drop_cells
-from manyseed.orchestrator.plans.ids import wrong_ids
+from manyseed.orchestrator.plans.ids import names_of, wrong_ids
 from manyseed.orchestrator.plans.layout import (
     Groups,
     copies,
@@ -409,12 +409,11 @@ def require_untrained(paths: SweepPaths) -> None:
 
 def export(paths: SweepPaths, output: Path) -> Path:
     """Write one portable copy of the finished runs; see `Sweep.export`."""
-    from manyseed.orchestrator.store.exchange import export_parquet, export_zip
+    from manyseed.orchestrator.store.exchange import export_csv, export_parquet, export_zip
 
-    if output.suffix not in (".zip", ".parquet"):
-        raise UserError(
-            "unknown format", file=output, remedy="use a name that ends in .zip (Zarr) or .parquet"
-        )
+    if output.suffix not in (".zip", ".parquet", ".csv"):
+        remedy = "use a name that ends in .zip (Zarr), .parquet or .csv"
+        raise UserError("unknown format", file=output, remedy=remedy)
     if output.exists():
         raise UserError("exists already", file=output, remedy="remove it or choose another name")
     # without journals there is nothing to publish: a read-only sweep can be exported, too
@@ -432,6 +431,15 @@ def export(paths: SweepPaths, output: Path) -> Path:
         beside = {name: file for name, file in named.items() if re.fullmatch(PACKED, name)}
         beside |= {RECEIPT: paths.receipt} if paths.receipt.is_file() else {}
         export_zip(paths.store, output, beside)
+    elif output.suffix == ".csv":
+        plan = Plan.read(paths)
+        every = plan.all_cells["dataset"].cast(pl.String).unique(maintain_order=True)
+        found = {name: names_of(paths, plan, name) for name in every}
+        export_csv(
+            paths.store,
+            output,
+            {name: of for name, of in found.items() if of is not None and len(of)},
+        )
     else:
         export_parquet(paths.store, output)
     return output

@@ -6,7 +6,8 @@
 A metric takes some runs of a repeat (`analysis.metrics.metric.Part`) and returns one number per
 run, which must not depend on the other runs; the column has the function's name. An attribute says
 what it needs besides labels: ``share_of_ones.needs = "margin"`` (or "confidence", "score");
-another, which values are better: ``share_of_ones.higher_is_better = False``.
+another, which values are better: ``share_of_ones.higher_is_better = False``; another, that values
+are from 0 to 1, and so intervals too: ``share_of_ones.is_share = True``.
 
 A metric of pairs takes the labels of two runs and the true classes, (sample,) each, and returns one
 number; an attribute says so:
@@ -70,13 +71,12 @@ def load(name: str) -> Metric:
     function, needs = _find("metrics", name)
     function_name = name.partition(":")[2]
     meaning = next(iter((function.__doc__ or "").strip().splitlines()), f"What {name} returns.")
-    higher = getattr(function, "higher_is_better", None)
-    if higher is not None and not isinstance(higher, bool):
-        raise Refused("metrics", name, f"higher_is_better is {higher!r}, not True or False")
+    higher, is_share = (_told(function, name, each) for each in ("higher_is_better", "is_share"))
     meaning = f"{meaning.rstrip('.')}." + ("" if higher is None else DIRECTIONS[higher])
     of_pairs = bool(getattr(function, "pairs", False))
     spread = "range" if of_pairs else "std"
-    column = Column(function_name, pl.Float64, "", meaning, ("mean", spread, "min", "max"))
+    unit = "share" if is_share else ""
+    column = Column(function_name, pl.Float64, unit, meaning, ("mean", spread, "min", "max"))
     if of_pairs:
         return Metric(
             name=name,
@@ -95,6 +95,22 @@ def load(name: str) -> Metric:
         finish=partial(_finish, function_name),
         runs=(column,),
     )
+
+
+def _told(function: Function, name: str, attribute: str) -> bool | None:
+    """Return what an attribute of a user's function says; None if it has none."""
+    value = getattr(function, attribute, None)
+    if value is not None and not isinstance(value, bool):
+        raise Refused("metrics", name, f"{attribute} is {value!r}, not True or False")
+    return value
+
+
+def _of_share(function: Function, values: NDArray[np.float64]) -> str:
+    """Return what is wrong with values of a share; empty if nothing is, or they are none."""
+    outside = values[(values < 0) | (values > 1)]
+    if not getattr(function, "is_share", False) or not outside.size:
+        return ""
+    return f"returned {outside.flat[0]:g}, and is_share says that values are from 0 to 1"
 
 
 def _find(option: str, name: str) -> tuple[Function, Need]:
@@ -146,6 +162,8 @@ def _chunk(
     if values.shape != (part.n_runs,):
         reason = f"returned shape {values.shape} for {part.n_runs} runs; one number per run, "
         return Failed(part.n_runs, f"{reason}{(part.n_runs,)}, is needed")
+    if reason := _of_share(function, values):
+        return Failed(part.n_runs, reason)
     return values
 
 
@@ -205,6 +223,8 @@ def _tile(function: Function, own: Part, other: Part, shared: None, options: Opt
                 reason = f"returned shape {value.shape}; one number is needed"
                 return OwnPairs(own.n_repeat, reasons=(reason,))
             values[i, j] = value
+    if reason := _of_share(function, values):
+        return OwnPairs(own.n_repeat, reasons=(reason,))
     return OwnPairs(own.n_repeat, ((own.start, other.start, values),))
 
 

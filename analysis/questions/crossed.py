@@ -32,11 +32,10 @@ from manyseed.analysis.questions.howmany import (
     MAX_RUNS,
     fewest_runs,
     resolution_of,
-    seconds_per_run,
     unresolved,
 )
 from manyseed.analysis.questions.intervals import FEWEST_COMPARED
-from manyseed.analysis.questions.needed import RunsNeeded
+from manyseed.analysis.questions.needed import RunsNeeded, seconds_per_run
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 from manyseed.analysis.questions.resolution import too_alike
 from manyseed.analysis.tables.rows import REPEAT, Tables

@@ -256,10 +256,8 @@ def for_alpha(
         if size is None:
             reason = f"not all ensembles of {largest} pass, the largest size that was drawn"
         elif delta > close:
-            reason = (
-                f"{n_side:,} test points per side are too few, as {passes} would pass{level} "
-                f"unseen (δ = "
-                f"{fixed(delta, 3)}); about {points_needed(close, epsilon):,} would be enough"
+            reason = too_few_points(
+                n_side, epsilon, close, f", as {passes} would pass{level} unseen"
             )
         else:
             runs, low = size, largest + 1
@@ -351,6 +349,15 @@ def closeness(
             f"{points_needed(level, epsilon):,} would be enough"
         )
     return Closeness(runs, size, different, share, level, delta, untold)
+
+
+def too_few_points(n_side: int, epsilon: float, close: float, why: str = "") -> str:
+    """Say that test sets are too small for α̂, and how many points would do."""
+    delta, enough = dkw_threshold(n_side, epsilon), points_needed(close, epsilon)
+    return (
+        f"{n_side:,} test points per side are too few{why} (δ = {fixed(delta, 3)}); "
+        f"about {enough:,} would be enough"
+    )
 
 
 def no_ensembles(reason: str, close: float = CLOSE) -> list[RunsNeeded]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
+from manyseed.analysis.questions.difference import of_two, purposes
 from manyseed.analysis.questions.drawn import anew_in
 from manyseed.analysis.questions.intervals import (
     FEWEST,
@@ -37,6 +38,7 @@ from manyseed.analysis.questions.needed import (
     RunsNeeded,
     cell_named,
     classifiers_named,
+    seconds_per_run,
     short_names,
     whole_name,
 )
@@ -51,6 +53,7 @@ MAX_RUNS = 10_000_000  # more runs are no practical answer
 WIDEST = 100  # times its lower end: an interval whose upper end is larger is no answer
 
 Real = NDArray[np.float64]
+OfMean = Callable[[float, int], float]
 
 
 def fewest_runs(
@@ -87,6 +90,7 @@ def for_mean(
     nothing: str = "no repeat has 2 runs or more",
     resolution: float = 0.0,
     among: int = 1,
+    of: OfMean = operator.truediv,
 ) -> RunsNeeded:
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
@@ -99,6 +103,7 @@ def for_mean(
     are ignored. `nothing`: the reason to give if no array holds two values. `resolution`: step
     between two values: of accuracies, one test point. `among`: number of such answers from which
     this one is chosen by its result: its interval then holds for all of them together (Bonferroni).
+    `of`: variance of the mean of n runs, from that of a run.
     """
     useful = [own for own in values if own.size > 1]
     made = sum(own.size for own in useful)
@@ -109,14 +114,14 @@ def for_mean(
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     if too_alike(squares / freedom, resolution):
         reason, bound = unresolved(
-            squares / freedom, freedom, made, resolution, half_width, confidence
+            squares / freedom, freedom, made, resolution, half_width, confidence, of
         )
         return RunsNeeded(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
     variances = np.array([own.var(ddof=1) for own in useful])
     of_each = np.array([own.size - 1.0 for own in useful])
     ends = of_variance(variances, of_each, 1 - (1 - confidence) / among)
     runs, low, high = (
-        fewest_runs(partial(operator.truediv, variance), half_width, confidence)
+        fewest_runs(partial(of, variance), half_width, confidence)
         for variance in (squares / freedom, *ends)
     )
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
@@ -132,6 +137,7 @@ def unresolved(
     resolution: float,
     half_width: float,
     confidence: float,
+    of: OfMean = operator.truediv,
 ) -> tuple[str, int | None]:
     """Say why so little spread is no answer, and which number of runs is enough at any rate.
 
@@ -152,7 +158,7 @@ def unresolved(
     bound = None
     if resolution > 0:
         most = largest_sd(variance, freedom, resolution, confidence)
-        bound = fewest_runs(partial(operator.truediv, most**2), half_width, confidence)
+        bound = fewest_runs(partial(of, most**2), half_width, confidence)
         sure = f"{100 * confidence:g} %, for normal values"
         reason += f"; the sd of further runs is at most {most:.2g} ({sure})"
     if bound is not None:
@@ -238,22 +244,17 @@ def _answer(
     return RunsNeeded(purpose, runs, low, high, *basis, seconds, reason)
 
 
-def seconds_per_run(runs: pl.DataFrame) -> float | None:
-    """Return the mean training time of runs, copies left out; None if unknown."""
-    if "fit_seconds" not in runs.columns:
-        return None
-    known = runs.filter(~pl.col("identical"))["fit_seconds"].drop_nulls().to_numpy()
-    return float(known.mean()) if known.size else None
-
-
 def howmany(
     tables: Tables,
     *,
     accuracy: float = 0.005,
     consistency: float = 0.02,
+    difference: float | None = None,
     confidence: float = CONFIDENCE,
 ) -> list[RunsNeeded]:
     """Answer for accuracy and for local error consistency from the result tables.
+
+    And for a `difference`, if one is given: as `questions.difference` says.
 
     `tables`: filtered to what the answers are for, such as a cell, or a dataset and classifier.
     Standard deviations are taken within repeats; `fit_seconds` of the runs gives the cost. Of
@@ -283,16 +284,14 @@ def howmany(
     few = "no repeat has {} runs or more"
     if distinct.is_empty() and not tables.repeats.is_empty():
         few = "the runs of every repeat are identical"
+    resolution = resolution_of(distinct if not distinct.is_empty() else tables.repeats)
+
+    def of_accuracy(purpose: str, half: float, of: OfMean = operator.truediv) -> RunsNeeded:
+        basis = confidence, seconds, few.format(2), resolution
+        return for_mean(f"{purpose} {confidently}", accuracies, half, *basis, of=of)
+
     return [
-        for_mean(
-            f"accuracy ± {accuracy:g} {confidently}",
-            accuracies,
-            accuracy,
-            confidence,
-            seconds,
-            few.format(2),
-            resolution_of(distinct if not distinct.is_empty() else tables.repeats),
-        ),
+        of_accuracy(f"accuracy ± {accuracy:g}", accuracy),
         for_pairs(
             f"local error consistency ± {consistency:g} {confidently}",
             consistencies,
@@ -301,6 +300,10 @@ def howmany(
             seconds,
             _no_consistency(tables.repeats, pairs, few.format(FEWEST)),
             _step_of(distinct["n_wrong_by_any"]),
+        ),
+        *(
+            of_accuracy(purpose, difference or 0.0, partial(of_two, confidence, power))
+            for purpose, power in (purposes(difference) if difference else ())
         ),
     ]
 

@@ -15,14 +15,18 @@ from manyseed.analysis.questions.intervals import t_quantile
 MOST_SETS = 1000  # test sets beyond which an estimate of how many it takes says nothing
 
 
-def sets_needed(difference: float, half: float, n: int, confidence: float) -> int | None:
+def sets_needed(
+    difference: float, half: float, n: int, confidence: float, among: int = 1
+) -> int | None:
     """Return how many test sets tell a difference from 0, at the spread between the n so far.
 
-    `half`: half of the t interval of the n. None beyond `MOST_SETS`.
+    `half`: half of the t interval of the n. `among`: so many differences have the confidence
+    together (Bonferroni). None beyond `MOST_SETS`.
     """
     error = half / t_quantile(confidence, n - 1) * n**0.5
+    sure = 1 - (1 - confidence) / among
     for more in range(n + 1, MOST_SETS + 1):
-        if t_quantile(confidence, more - 1) * error < abs(difference) * more**0.5:
+        if t_quantile(sure, more - 1) * error < abs(difference) * more**0.5:
             return more
     return None
 
@@ -82,6 +86,14 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} seconds" if seconds >= 10 else f"{seconds:.2g} seconds"
+
+
+def seconds_per_run(runs: pl.DataFrame) -> float | None:
+    """Return the mean training time of runs, copies left out; None if unknown."""
+    if "fit_seconds" not in runs.columns:
+        return None
+    known = runs.filter(~pl.col("identical"))["fit_seconds"].drop_nulls().to_numpy()
+    return float(known.mean()) if known.size else None
 
 
 def classifiers_named(cells: pl.DataFrame, runs: pl.DataFrame, others: str) -> str:

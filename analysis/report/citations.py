@@ -14,9 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES, FRACTION, level_told
 from manyseed.analysis.figures.labels import labelled
-from manyseed.analysis.questions.effects import LARGEST, references
 from manyseed.analysis.questions.usual import models
 
 
@@ -107,11 +105,11 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterator[str]:
+def tests_in_words(cells: pl.DataFrame, sets: int, effects: Mapping[str, str]) -> Iterator[str]:
     """Say which tests are behind verdicts: as `questions.accuracy`, `comparison` and `effects`.
 
-    `cells`: with the columns cell and those of `AXES`. `sets`: test sets of a cell. `has`: the
-    result tables.
+    `cells`: with the columns cell and those of `AXES`. `sets`: test sets of a cell. `effects`: the
+    reference level of each axis that has some.
     """
     parts = cells.partition_by("dataset")
     several = max((models(own)["classifier"].n_unique() for own in parts), default=0)
@@ -151,20 +149,10 @@ def tests_in_words(cells: pl.DataFrame, sets: int, has: Sequence[str]) -> Iterat
             "alone does not hold for all pairs of the table together (Bonferroni's correction "
             "[@dunn1961])."
         )
-    levels = {axis: cells[axis].cast(pl.String).unique() for axis in AXES[2:]}
-    usual = {
-        axis: level
-        for axis, level in references(cells).items()
-        if len(levels[axis]) > 1 and level in levels[axis]
-    }
-    if len(levels[FRACTION]) > 1:
-        largest = cells.select(LARGEST).to_series().unique().sort()
-        usual[FRACTION] = " or ".join(level_told(FRACTION, one) for one in largest)
-    changed = [axis for axis in AXES[2:] if axis in usual]
-    if changed and "effects" in has:
+    if effects:
         yield (
-            f"Effects of {listed([labelled(one) for one in changed])} are differences from the "
-            f"reference level ({listed([usual[one] for one in changed])}), paired by test "
+            f"Effects of {listed([labelled(one) for one in effects])} are differences from the "
+            f"reference level ({listed([*effects.values()])}), paired by test "
             f"set{'' if sets > 1 else ' and run'}, with t tests over "
             f"{'test sets' if sets > 1 else 'seeds'}; p values are corrected for the number "
             "of comparisons of a metric (Holm's method [@holm1979])."

@@ -5,7 +5,6 @@ And what a paper says of a sweep: its methods, and the studies that they cite.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
+from manyseed.analysis.report import paired
 from manyseed.analysis.report.citations import (
     INTERNAL,
     STUDIES,
@@ -78,25 +78,15 @@ def snapshots_in_words(cells: pl.DataFrame) -> list[str]:
 
 def conventions(tables: Tables, options: Options) -> list[str]:
     """State the conventions behind the numbers."""
-    empty = (
-        "is left undefined"
-        if math.isnan(options.empty_union)
-        else f"counts as {options.empty_union:.0f}"
-    )
     notes = [
         "A repeat consists of the runs of one cell (one combination of dataset, classifier, "
         "schemes and training fraction) that share a test set."
     ]
-    consistency = (
-        "Local error consistency is the number of test points that both runs of a pair get wrong, "
-        "divided by the number that at least one gets wrong; global error consistency divides by "
-        "all test points, so it does not measure disagreement. Churn does: the share of test "
-        "points to which the two runs give different labels. Local error consistency of a pair "
-        f"without any error {empty}. The quantity called error consistency in the vision "
-        "literature (Cohen's kappa of correctness) is the column ec_kappa of the tables."
-    )
     if tables.cells["ec_global_mean"].is_not_null().any():
-        notes.append(consistency)
+        notes.append(
+            f"{paired.in_words(options)} The quantity called error consistency in the vision "
+            "literature (Cohen's kappa of correctness) is the column ec_kappa of the tables."
+        )
     probes = tables.runs["probe"].drop_nulls().unique().sort().to_list()
     if probes and tables.cells["alpha_hat_mean"].is_not_null().any():
         names = " and ".join(f"the {PROBES.get(probe, f'probe {probe}')}" for probe in probes)
@@ -194,8 +184,9 @@ class Study:
     canonical description with `source` and, in `test`, the share of the rows that test sets are or
     "official"; and `n_classes`, `n_train` and `n_test` rows.
     `versions`: by program. `libraries`: what users' own code imports; None if unknown. `devices`:
-    that trained. `metrics`: by name, what it is. `has`: further tables. `chosen`: metrics that are
-    described, of `PAIRED` too; empty for those of answers.
+    that trained. `metrics`: by name, what it is. `has`: further tables. `effects`: the reference
+    level of each axis that has some. `chosen`: metrics that are
+    described, of `paired.PAIRED` too; empty for those of answers.
     """
 
     cells: pl.DataFrame
@@ -211,6 +202,7 @@ class Study:
     options: Options | None = None
     analysed: int = 0
     has: Sequence[str] = ()
+    effects: Mapping[str, str] = field(default_factory=dict)
     chosen: Sequence[str] = ()
 
 
@@ -357,7 +349,8 @@ def _training(study: Study) -> Iterator[str]:
         name = labelled(axis)
         yield f"{name[:1].upper()}{name[1:]}{cited}: {listed(levels)}."
         if axis == "train_fraction" or axis.startswith("perturb"):
-            yield f"It is drawn anew for each run.{meant(axis, levels)}"
+            what = "The rows are" if axis == "train_fraction" else "The noise is"
+            yield f"{what} drawn anew for each run.{meant(axis, levels)}"
 
 
 _DENSE = (
@@ -428,10 +421,6 @@ def _runs(study: Study) -> Iterator[str]:
     yield f"Of {counts['runs']:,} planned runs, {finished:,} finished{same}, and {failed}."
 
 
-ALPHA_HAT = "alpha_hat"
-PAIRED = ("ec_local", "churn", ALPHA_HAT)
-"""Metrics that compare runs, which have sentences of their own."""
-
 _OF_ANSWERS = ("accuracy",)
 """Metrics that answers use; consistency, churn and α̂ have sentences of their own."""
 
@@ -458,19 +447,16 @@ def _evaluation(study: Study) -> Iterator[str]:
     if sets > 1:
         yield "They are not corrected for rows that several repeats share."
     yield "Standard deviations between seeds are pooled within repeats."
-    yield from tests_in_words(study.cells, sets, study.has)
-    _, *notes = conventions(study.tables, study.options)
-    # without what explains marks of the page, and columns of tables
+    yield from tests_in_words(study.cells, sets, study.effects)
+    _, *notes = conventions(study.tables, study.options)  # without marks and columns of the page
     small = (study.tables.repeats["delta"] > study.options.close).all()
     levels = not study.tables.runs["alpha_hat"].is_null().all() and not small
-    left_out = "†‡" if levels else "†‡α"
     if study.chosen:
-        levels = levels and ALPHA_HAT in study.chosen
-        of_pairs = {*PAIRED} - {ALPHA_HAT}
-        left_out = f"†‡{'' if levels else 'α'}{'' if of_pairs & {*study.chosen} else 'L'}"
-    yield from (
-        note.partition(" The quantity called")[0] for note in notes if note[0] not in left_out
-    )
+        levels = levels and paired.ALPHA_HAT in study.chosen
+    left_out = "†‡L" if levels else "†‡αL"
+    if any(note[0] == "L" for note in notes):
+        yield paired.in_words(study.options, study.chosen or paired.PAIRED)
+    yield from (note for note in notes if note[0] not in left_out)
     loo = study.options.alpha_reference == "loo_ensemble"
     wanted = {
         "banerjee2025": levels,

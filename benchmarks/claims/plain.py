@@ -46,6 +46,7 @@ PLAIN: Mapping[str, str] = {
         "same tests; what a verdict, a number of runs and a standard deviation are without them."
     ),
     r"^Test sets limit this|^Test sets, not seeds, limit|^; \{\} would not tell|"
+    r"for all \{\} pairs together, as in answers|"
     r"^about \{\} repeats would|^\{\} would not tell": (
         "`compare` estimates how many repeats would tell a difference that seeds alone tell."
     ),
@@ -75,6 +76,11 @@ PLAIN: Mapping[str, str] = {
     r"pairs of the {}|pairs of crossed runs": (
         "Why `howmany` has no answer: too few runs, nothing differs, more than ten million, or "
         "runs that share values."
+    ),
+    r"between two such|difference of two such|^A - B ±|^A - B: of two|^of cases|"
+    r"^difference of \{\} is|± is of one mean": (
+        "`howmany --difference`: how many runs of each tell two apart, from the same interval of "
+        "the spread as for a mean, by the formula of the t test, which a test simulates."
     ),
     r"a full cross of {} values": (
         "`howmany`: how many values of each crossed source it takes, without an interval."
@@ -169,7 +175,7 @@ PLAIN: Mapping[str, str] = {
         "`compare`: what its table's columns are over, and what α̂ of each side is not."
     ),
     r"crossed runs share values, so|Published for|about \[|α̂ is not told in|points per side would|"
-    r"test sets are too small": (
+    r"test sets are too small|would pass\{\} unseen": (
         "`howmany`: in how many cells α̂ is not told, and why; what others published."
     ),
     r"Of probabilities, not all|runs were made in several ways": (
@@ -191,7 +197,7 @@ PLAIN: Mapping[str, str] = {
     r"Bold: (the b|only)|P: that the first of|(more|lower) is better": (
         "Which mean is the better one in a table, and which direction is."
     ),
-    r"at least one gets wrong \(local\)": "The page's definitions of its columns.",
+    r"at least one gets wrong( \(local\))?$": "The page's definitions of its columns.",
     r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|"
     r"of one run alone|"
     r"must be the true": "Names of columns, and limits of options.",

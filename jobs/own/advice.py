@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import json
 import re
@@ -21,6 +22,8 @@ _OF_FRAMES = (
 """What code says that takes its rows for a data frame."""
 _OF_SIZES = r"shape|size|mismatch|dimension|channel|elements|to unpack"
 """What layers say that are made for other rows."""
+_OF_PRODUCTS = r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)"
+"""What torch says of a linear layer whose input has another size."""
 _OF_CLASSES = "not return numbers|could not convert|Object arrays|given the labels"
 """What is said of code that returns classes in another form than it got them."""
 _OF_OUTPUTS = r"^the module of \S+ returned shape \(\d+, (\d+)\)"
@@ -79,6 +82,8 @@ def _of_rows(own: Own, request: ProbeRequest, error: BaseException) -> str:
         return f"\n  columns are called by number: {_columns(request, 'x')}"
     of_layers = own.form in ("module", "train") and not isinstance(error, CodeFailed)
     if of_layers and re.search(_OF_SIZES, said) and (rows := _encoded(own, request)):
+        if own.form == "module" and _reads(load(own.entry), "shape"):
+            return f"\n  rows arrive as {rows}, as shape says{_of_a_layer(said)}"
         where = "X.shape" if own.form == "train" else "shape"
         taken = where if own.encode == "pixels" else f"{where}[{int(own.form == 'train')}]"
         return f"\n  rows arrive as {rows}: take {taken}"
@@ -90,6 +95,31 @@ def _of_rows(own: Own, request: ProbeRequest, error: BaseException) -> str:
         f"{request.n_continuous} of numbers first, then {request.n_categorical} of labels; "
         "for code that selects columns by position add to its table: probe = false"
     )
+
+
+def _reads(factory: Any, name: str) -> bool:
+    """Return whether a function, or a class when it is made, uses an argument of this name."""
+    made = factory.__init__ if inspect.isclass(factory) else factory
+    code = getattr(inspect.unwrap(made), "__code__", None)
+    if code is None or name not in (*code.co_varnames, *code.co_cellvars):
+        return False
+    return any(
+        one.opname.startswith("LOAD") and name in _names(one.argval)
+        for one in dis.get_instructions(code)
+    )
+
+
+def _names(argument: Any) -> tuple[Any, ...]:
+    """Return what an instruction loads, which may be two variables at once."""
+    return argument if isinstance(argument, tuple) else (argument,)
+
+
+def _of_a_layer(said: str) -> str:
+    """Say which layer does not fit the one before it, where the error tells."""
+    found = re.search(_OF_PRODUCTS, said)
+    if not found:
+        return ""
+    return f"; a linear layer is made for {found[2]} values of each and gets {found[1]}"
 
 
 def wants_frames(own: Own, request: ProbeRequest, error: BaseException) -> bool:

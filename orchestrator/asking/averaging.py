@@ -145,7 +145,7 @@ class Averages:
         return {
             name
             for name, column in columns.items()
-            if column.get("unit", "").startswith(("share of", "trimming level"))
+            if column.get("unit", "").startswith(("share", "trimming level"))
         }
 
     @cached_property

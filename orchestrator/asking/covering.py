@@ -15,6 +15,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, some
 from manyseed.analysis.tables.rows import cells_once, compares_runs, last
 from manyseed.orchestrator.asking.query import Query, ask, named_rows
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.computing.tables import Results
 
 _NOUNS = {
@@ -30,7 +31,7 @@ _NOUNS = {
     "perturb_labels": "noise level of labels",
 }
 _OWN = ("hparams", "vary")  # of each classifier: levels differ where cells are alike
-_SIZES = ("n_runs", "n_repeats")
+_SIZES = ("n_runs", "n_distinct", "n_repeats")
 _ROWS = "_rows"  # of a cell
 _TOLD, _NAMED = 4, 3  # kinds of rows that a note describes, and rows of each that it names
 
@@ -40,10 +41,22 @@ class Covered:
     """What the rows of a grouped table are means over.
 
     `alike`: a key for each row, equal for rows over like cells. `note`: the cells in words.
+    `is_unlike`: whether it says that rows are over unlike ones.
     """
 
     alike: Sequence[Hashable] = ()
     note: str = ""
+    is_unlike: bool = False
+
+
+def ask_warned(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
+    """Return what `ask` does; warn where its rows are means over unlike cells."""
+    frame = ask(sweeps, question)
+    if question.is_grouped and "n" in frame.columns:
+        over = covered(sweeps, question, frame, frame.columns)
+        if over.is_unlike:
+            warn(over.note)
+    return frame
 
 
 def covered(
@@ -82,14 +95,14 @@ def covered(
     if len(dict.fromkeys(over)) == 1:
         unlike = len(dict.fromkeys(alike)) > 1
         which = ", but not the same for all" if unlike else ""
-        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{more}")
+        return Covered(alike, f"Each row is a mean over {over[0]}{which}.{more}", unlike)
     groups: dict[str, list[str]] = {}
     for key, words in zip(frame.select(by).iter_rows(), over, strict=True):
         groups.setdefault(words, []).append(" × ".join(map(str, key)))
     ordered = sorted(groups.items(), key=lambda one: -len(one[1]))
     told = [f"{words} ({some(names, _NAMED)})" for words, names in ordered]
     note = f"Rows are means over unlike cells: {some(told, _TOLD)}.{more}"
-    return Covered(alike, note)
+    return Covered(alike, note, is_unlike=True)
 
 
 def drawn_too(sweeps: Mapping[str, Results], frame: pl.DataFrame, shown: Sequence[str]) -> str:
@@ -119,7 +132,20 @@ def _runs(cells: pl.DataFrame, by: Sequence[str]) -> str:
     sets = cells["n_repeats"] if "n_repeats" in cells.columns else pl.Series([0])
     noun = "test set" if sets.max() == 1 else "test sets"
     on = f", on {_between(sets)} {noun}{' of each cell' * (cells.height > runs.len())}"
-    return f" Runs in a row: {_between(runs)}{on * bool(sets.max())}."
+    return f" Runs in a row: {_between(runs)}{on * bool(sets.max())}{_copied(cells, by)}."
+
+
+def _copied(cells: pl.DataFrame, by: Sequence[str]) -> str:
+    """Say in how many rows some runs are copies, and how many models these rows have."""
+    if "n_distinct" not in cells.columns:  # of an earlier version
+        return ""
+    rows = cells.group_by(by).agg(pl.col("n_runs", "n_distinct").sum())
+    copied = rows.filter(pl.col("n_distinct") < pl.col("n_runs"))["n_distinct"]
+    if copied.is_empty():
+        return ""
+    which = f"in {copied.len():,} of {rows.height:,} rows, " * (rows.height > 1)
+    models = "model" if copied.max() == 1 else "models"
+    return f"; {which}{_between(copied)} {models} and copies of them"
 
 
 def _between(numbers: pl.Series) -> str:
@@ -157,10 +183,12 @@ def _varying(sweeps: Mapping[str, Results], cells: pl.DataFrame, shown: Sequence
     if not left:
         return ""
     over = f"{numbers.len() - left:,} of the {counted(numbers.len(), 'cell')}"
-    return (
-        f" Standard deviations between runs, and columns that compare runs, are over {over}: those "
-        "whose runs differ."
-    )
+    spread = [one for one in compared if one.endswith(("_std", "_sd"))]
+    what = ["Standard deviations between runs"] * bool(spread)
+    what += ["columns that compare runs"] * (len(compared) > len(spread))
+    which = ", and ".join(what)
+    comma = "," * (len(what) > 1)
+    return f" {which[0].upper()}{which[1:]}{comma} are over {over}: those whose runs differ."
 
 
 def _levels(cell: Mapping[str, object], axes: Sequence[str]) -> tuple[object, ...]:

@@ -34,7 +34,7 @@ from manyseed.orchestrator.computing.tables import (
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
 from manyseed.orchestrator.errors import MOST_NAMED, UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.ids import ids_of
+from manyseed.orchestrator.plans.ids import names_of as names_of
 from manyseed.orchestrator.plans.plan import Plan
 
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
@@ -365,21 +365,6 @@ def how(paths: SweepPaths | None, table: str) -> str:
     if calibrated and paths and (reasons := of_probabilities(Analysis.read(paths))):
         return " ".join(reasons)
     return further(table, paths)
-
-
-def names_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
-    """Return what the points of a dataset are called, in the order of their numbers.
-
-    None if point i is row i of the source. The series is named `file`, `row_id`, or `row` where
-    rows are in another order in the source; it is empty if that is not known here.
-    """
-    from manyseed.jobs import datasets  # other tables do not need it
-
-    cell = plan.all_cells.filter(pl.col("dataset") == dataset)["cell"][0]
-    names = datasets.names_of(plan.cell(cell).dataset)
-    if names is None:
-        return ids_of(paths, plan, dataset)
-    return pl.Series(names.kind, [*names.of], dtype=pl.String)
 
 
 def with_names(points: pl.LazyFrame, tables: Results) -> pl.LazyFrame:

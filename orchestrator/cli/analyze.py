@@ -235,8 +235,10 @@ def analyze(
     else:
         print_summary(sweep)
         print_effects(sweep)
+        from manyseed.orchestrator.progress.status import apart
+
         say(f"Tables: {sweep.paths.results}.")
-        say_next("Query them", "query", directory, "--by", "classifier")
+        say_next("Query them", "query", directory, "--by", apart(sweep.results["cells"]))
         say_next("Report", "report", directory)
     raise_if_wrong(sweep)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from manyseed.analysis.axes import AXES
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyseed.analysis.questions.question import Reply
+    from manyseed.orchestrator.computing.tables import Results
 
 NAMES = (
     *("sweep", "cells", "dataset", "classifier", "with", "a", "b", *AXES, "axis", "level"),
@@ -20,6 +22,12 @@ NAMES = (
 """Columns that name rows, in the order in which a table for a paper has them."""
 _ALSO = ("cell", "cell_id", "address")
 """Columns that name rows where they are asked for."""
+
+
+SPREADS = ("_std", "_sd")
+"""How names of columns of spreads end."""
+_PLAIN = {*NAMES, *_ALSO, "identical", "probe", "recipe", "fit_seconds", "accuracy"}
+"""Columns of runs and pairs that need no explanation, or have another."""
 
 
 def telling_apart(rows: pl.DataFrame, asked: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -40,6 +48,34 @@ def telling_apart(rows: pl.DataFrame, asked: Sequence[str]) -> tuple[list[str], 
     sets = rows["dataset"].unique().to_list() if "dataset" in rows.columns else []
     is_said = len(sets) == 1 and "dataset" not in asked
     return columns, [f"Dataset: {sets[0]}."] if is_said else []
+
+
+def spreads(shown: Sequence[str]) -> list[str]:
+    """Return the columns of standard deviations."""
+    return [name for name in shown if name.endswith(SPREADS)]
+
+
+def is_of_means(spread: str) -> bool:
+    """Return whether a column of standard deviations is one of the means of test sets."""
+    return spread.endswith("_mean_sd")
+
+
+def explained(sweeps: Iterable[Results], shown: Sequence[str]) -> list[str]:
+    """Say what metrics of these columns are, whose heads in words do not tell it."""
+    from manyseed.analysis.figures.labels import labelled
+
+    found: dict[str, str] = {}
+    for results in sweeps:
+        for table, of in (("pairs", ", of two runs"), ("runs", "")):
+            columns = json.loads(results.metadata(table).get("columns", "{}"))
+            names = [one for one in columns if one not in _PLAIN and not one.startswith("hparam_")]
+            for name in shown:
+                known = [one for one in names if f"{name}_".startswith(f"{one}_")]
+                base = max(known, key=len, default="")
+                if base and (meaning := columns[base]["meaning"]):
+                    told = re.split(r"(?<=\w)\. (?=[A-Z])", meaning)[0].rstrip(".")
+                    found.setdefault(base, f"{labelled(base)}{of}: {told}.")
+    return [*found.values()]
 
 
 def only(where: str, what: str = "runs") -> str:

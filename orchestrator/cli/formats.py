@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.counts import EQUAL
 from manyseed.orchestrator.cli.bold import SIDES, best_of
-from manyseed.orchestrator.cli.columns import sides_named
+from manyseed.orchestrator.cli.columns import SPREADS, sides_named
 from manyseed.orchestrator.cli.decimals import Limits, decimals, of_ends, with_places
 from manyseed.orchestrator.cli.escaping import (
     Places,
@@ -48,8 +48,6 @@ _ENDINGS = {
 }
 IN_WORDS = (MARKDOWN, LATEX)
 """Formats with words as heads, a caption, and bold values."""
-SPREADS = ("_std", "_sd")
-"""How names of columns of spreads end."""
 LEAST = 0.0001  # what `shown` resolves
 _LOW, _HIGH, _OVER, _BELOW_IT = "_ci_low", "_ci_high", "over", "_below"
 

@@ -284,17 +284,22 @@ def compact(directory: Directory) -> None:
 
 def export(
     directory: Directory,
-    output: Path = written_to("A new file whose name ends with .zip or .parquet.", default=...),
+    output: Path = written_to(
+        "A new file whose name ends with .zip, .parquet or .csv.", default=...
+    ),
 ) -> None:
     """Write a portable copy of the predictions as one file.
 
     FILE.zip is a Zarr zip store with everything, for
     xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table with
-    one row per run and snapshot that holds the labels, without scores and learning curves.
+    one row per run and snapshot that holds the labels, without scores and learning curves; FILE.csv
+    has a line per run, snapshot and test point, with ids or files of points that have some.
 
     Examples:
 
         manyseed export sweep --out sweep.zip
+
+        manyseed export sweep --out labels.csv
 
         manyseed export sweep --out labels.parquet
     """
@@ -302,7 +307,7 @@ def export(
 
     file = Sweep(directory).export(output)
     say(f"Wrote {file} ({size(file.stat().st_size)}).")
-    if file.suffix == ".parquet":
+    if file.suffix != ".zip":
         say("It holds labels; export a .zip for scores and learning curves.")
 
 

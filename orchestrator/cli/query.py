@@ -23,7 +23,15 @@ from manyseed.orchestrator.cli.arguments import (
     takes,
     written_to,
 )
-from manyseed.orchestrator.cli.columns import NAMES, families, only, telling_apart
+from manyseed.orchestrator.cli.columns import (
+    NAMES,
+    explained,
+    families,
+    is_of_means,
+    only,
+    spreads,
+    telling_apart,
+)
 from manyseed.orchestrator.cli.output import (
     counted,
     errors,
@@ -190,9 +198,12 @@ def query(
         paper = replace(paper, columns=question.columns)
     if _shows_spreads(question, form, shown):
         pooled = ", pooled as root mean squares" if question.is_grouped else ""
-        notes.append(
-            f"Standard deviations{pooled}: between runs of a test set; of means, between test sets."
-        )
+        between = {
+            "between runs of a test set": any(not is_of_means(one) for one in spreads(shown)),
+            "of means, between test sets": any(map(is_of_means, spreads(shown))),
+        }
+        told = "; ".join(text for text, is_shown in between.items() if is_shown)
+        notes.append(f"Standard deviations{pooled}: {told}.")
         if any(frame[name].null_count() for name in shown if name.endswith("_std")):
             notes.append(
                 "–: no standard deviation, as all runs of a test set are identical, or it has one."
@@ -203,6 +214,12 @@ def query(
         notes += filter(None, [drawn_too(results, frame, shown)])
     if form in formats.IN_WORDS:
         notes += [text for name, text in _EXPLAINED.items() if name in shown]
+        notes += [
+            f"{name.removeprefix('hparam_')} –: the classifier has no such hparam, or several."
+            for name in shown
+            if name.startswith("hparam_") and frame[name].null_count()
+        ]
+        notes += explained(results.values(), [one for one in shown if one not in _EXPLAINED])
     nothing = _nothing(results, question) if frame.is_empty() else ""
     _show(frame, form, output, limit, of, notes, nothing, paper, asked=asked)
     if few:
@@ -281,8 +298,7 @@ _NUMBERS = (formats.CSV, formats.JSON, formats.PARQUET)
 def _shows_spreads(question: Query, form: str, shown: Sequence[str]) -> bool:
     """Return whether readers see standard deviations whose names do not say between what."""
     is_for_readers = form in formats.IN_WORDS or (form == formats.TABLE and "sd" in question.agg)
-    spreads = any(name.endswith(formats.SPREADS) for name in shown)
-    return is_for_readers and spreads and question.table in _OF_TEST_SETS
+    return is_for_readers and any(spreads(shown)) and question.table in _OF_TEST_SETS
 
 
 _OF_TEST_SETS = ("cells", "repeats", "runs")

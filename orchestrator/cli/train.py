@@ -514,7 +514,10 @@ def run(
             say(problem)
         say_commands(state["next"])
         raise typer.Exit(NOT_FINISHED)
-    say_next("Next", "query", directory, "--by", "classifier")
+    from manyseed.orchestrator.plans.plan import Plan
+    from manyseed.orchestrator.progress.status import apart
+
+    say_next("Next", "query", directory, "--by", apart(Plan.read(sweep.paths).cells))
 
 
 def _print_estimate(sweep: Sweep) -> None:

@@ -17,8 +17,7 @@ from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
-from manyseed.analysis.questions.howmany import seconds_per_run
-from manyseed.analysis.questions.needed import RunsNeeded
+from manyseed.analysis.questions.needed import RunsNeeded, seconds_per_run
 from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables, mean_of
 from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
@@ -171,6 +170,10 @@ def _largest(
             f"ensembles{size} out of half of the runs of a repeat need {enough} runs, and there "
             f"{'is' if runs.height == 1 else 'are'} {runs.height}"
         )
+        n_side = side(int(best["n_test"][0]), options)
+        if dkw_threshold(n_side, options.epsilon) > options.close:  # more runs would not help
+            few = ensembles.too_few_points(n_side, options.epsilon, options.close)
+            reason = f"{few}; besides, {reason}"
         return cell, reason
     runs = runs.head(2 * _PER_HALF)
     pool = runs.height - runs.height // 2

@@ -188,6 +188,8 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 class UnknownTable(UserError, KeyError):
     """A name of which there is no table; a KeyError, as of any mapping."""
 
+    from_python = True
+
 
 def may_be_absent(table: str) -> bool:
     """Return whether it is a table that not every sweep has: its record says how to get it."""

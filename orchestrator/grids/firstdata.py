@@ -204,6 +204,7 @@ def _of_folder(data: str, path: Path) -> FirstData:
             found = _resized(source, size, "images of other sizes become this")
             height, width, _ = found.info.image or (0, 0, 0)
             become = f"all become {height} × {width} (height × width)"
+            become += ", stretched where they have other proportions"
             note = f"{error.reason.removeprefix('holds ')}; {become}"
             return replace(found, notes=(note,))
         if info.image and max(info.image[:2]) > _SIDE:

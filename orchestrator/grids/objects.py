@@ -21,8 +21,15 @@ from manyseed.jobs.datasets.cache import given_copy
 from manyseed.jobs.datasets.frame import is_frame, missing, other_rows, to_numpy, to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
-from manyseed.orchestrator.errors import UnavailableError, UserError, require_one_of, toml_value
+from manyseed.orchestrator.errors import (
+    UnavailableError,
+    UserError,
+    each_of,
+    require_one_of,
+    toml_value,
+)
 from manyseed.orchestrator.grids.own import grids_of, with_registered
+from manyseed.orchestrator.spoken import in_mapping
 
 TARGET, GROUP = "y", "group"
 _MAPPING = "the mapping"
@@ -373,6 +380,9 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
         try:
             yield Path(file.name)
         except UserError as error:
+            for one in each_of(error):
+                one.message = in_mapping(one.message)
+                one.remedy = one.remedy and in_mapping(one.remedy)
             if error.file is None or Path(error.file).name != Path(file.name).name:
                 raise
             raise error.in_file(_MAPPING) from None

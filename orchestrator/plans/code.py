@@ -171,8 +171,8 @@ class CodeHere:
             f"the code of {key} is not that of the finished runs: {what}",
             file=self._paths.directory,
             key=f"classifier.{name}",
-            remedy="restore it; or, if it was mended, so that failed or missing runs train, add "
-            "--other-recipe to the command: results mark where both are\n"
+            remedy="restore it; or, if it was mended, so that failed or missing runs train, give "
+            "--other-recipe: results mark where both are\n"
             "  if it means something else, plan into another directory with --out, or add a second "
             f"table beside classifier.{name}, with another name and version = …, and name it in "
             "the grid",

@@ -77,6 +77,21 @@ def ids_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
         return None
 
 
+def names_of(paths: SweepPaths, plan: Plan, dataset: str) -> pl.Series | None:
+    """Return what the points of a dataset are called, in the order of their numbers.
+
+    None if point i is row i of the source. The series is named `file`, `row_id`, or `row` where
+    rows are in another order in the source; it is empty if that is not known here.
+    """
+    from manyseed.jobs import datasets  # other tables do not need it
+
+    cell = plan.all_cells.filter(pl.col("dataset") == dataset)["cell"][0]
+    names = datasets.names_of(plan.cell(cell).dataset)
+    if names is None:
+        return ids_of(paths, plan, dataset)
+    return pl.Series(names.kind, [*names.of], dtype=pl.String)
+
+
 def _read(file: Path) -> pl.Series:
     remedy = f"{RESTORE}, or import the predictions again"
     try:

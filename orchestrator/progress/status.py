@@ -104,7 +104,16 @@ def next_steps(
     elif unreported(paths):
         yield "Next", ("report", directory)
     else:
-        yield "Next", ("query", directory, "--by", "classifier")
+        yield "Next", ("query", directory, "--by", apart(cells))
+
+
+def apart(cells: pl.DataFrame) -> str:
+    """Return the axes in which cells differ, and the classifier, as ``--by`` takes them."""
+    from manyseed.analysis.axes import AXES
+
+    known = [one for one in AXES if one in cells.columns]
+    names = [one for one in known if one == "classifier" or cells[one].n_unique() > 1]
+    return ",".join(names)
 
 
 def in_words(step: Step) -> dict[str, str]:

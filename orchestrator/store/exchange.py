@@ -1,6 +1,6 @@
-"""Portable copies of a store: a Zarr zip of everything, or a Parquet table of runs and labels.
+"""Portable copies of a store: a Zarr zip of all, a Parquet table of runs, or a CSV file of labels.
 
-Both are streamed to a file that appears complete or not at all. Made while a sweep runs, they hold
+All are streamed to a file that appears complete or not at all. Made while a sweep runs, they hold
 at least what was published at the start, as statuses are copied before predictions.
 """
 
@@ -115,6 +115,39 @@ def export_parquet(store: Path, output: Path) -> None:
             )
         except pl.exceptions.ComputeError as error:  # polars 1 hides the error of a source
             raise (damage[0] if damage else error) from None
+
+
+def export_csv(store: Path, output: Path, names: Mapping[str, pl.Series]) -> None:
+    """Write a line for each finished run, snapshot and test point to a CSV file.
+
+    `names`: what the points of a data set are called, by its name. Classes are named, too.
+    """
+    called = list(dict.fromkeys(each.name for each in names.values()))
+    _clean(output)
+    with placing(output) as partial, partial.open("xb") as file:
+        is_first = True
+        for group in list_groups(store):
+            classes = pl.Series(group.spec.class_names, dtype=pl.String)
+            name = names.get(group.spec.dataset)
+            for table in _tables(group):
+                for some in table.iter_slices(max(1, _LINES // max(1, group.spec.samples))):
+                    points = some.drop("class_names").explode("test_index", "y_true", "label")
+                    points = points.rename({"test_index": "index"})
+                    if name is not None:
+                        named = name.to_frame().with_row_index("index").cast({"index": pl.Int32})
+                        points = points.join(named, on="index", how="left", maintain_order="left")
+                    absent = [one for one in called if one not in points.columns]
+                    points = points.with_columns(pl.lit(None, pl.String).alias(o) for o in absent)
+                    points.select(
+                        pl.exclude("y_true", "label", *called),
+                        *called,
+                        truth=classes.gather(points["y_true"]),
+                        label=classes.gather(points["label"]),
+                    ).write_csv(file, include_header=is_first)
+                    is_first = False
+
+
+_LINES = 2**18  # that are made at once
 
 
 def _clean(output: Path) -> None:

@@ -17,7 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 import manyseed
 from manyseed import Sweep, UserError
 from manyseed.orchestrator.cli import main
-from manyseed.orchestrator.errors import in_python, nearest
+from manyseed.orchestrator.errors import nearest
+from manyseed.orchestrator.spoken import in_mapping, in_python
 from manyseed.orchestrator.submissions import profiles
 from tests.here import once
 
@@ -392,10 +393,47 @@ def test_the_command_names_its_options(
         ("on it: --cluster test-1.a", 'on it: cluster="test-1.a"'),
         ("with --cluster NAME", "with cluster=NAME"),
         ("a – b -- c", "a – b -- c"),
+        ("16 runs; `manyseed analyze s` for", '16 runs; `Sweep("s").analyze()` for'),
+        ("again: manyseed analyze 'a b/c.d'; or", 'again: Sweep("a b/c.d").analyze(); or'),
+        ("run manyseed analyze DIR.", "run Sweep(DIR).analyze()."),
+        ("first: manyseed verify s --repair", "first: manyseed verify s --repair"),
+        ("first: manyseed verify --repair s, then", 'first: Sweep("s").verify(repair=True), then'),
+        ("cp -r s t && manyseed analyze t", "cp -r s t && manyseed analyze t"),
+        ("manyseed analyze t && manyseed answers t", "manyseed analyze t && manyseed answers t"),
+        ("manyseed analyze s --holdout 0.5", "manyseed analyze s --holdout 0.5"),
     ],
 )
 def test_the_commands_words_in_python(text: str, python: str) -> None:
     assert in_python(text) == python
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        (
+            "code failed\n  add to [classifier.fl]: probe = false\n  or mend it",
+            """code failed\n  add to ["classifier"]["fl"]: 'probe': False\n  or mend it""",
+        ),
+        (
+            'add to [classifier."a.b"]: encode = "frame"',
+            """add to ["classifier"]["a.b"]: 'encode': 'frame'""",
+        ),
+        (
+            "add to [classifier.mlp]: hparams = { lr = 0.1 }",
+            """add to ["classifier"]["mlp"]: 'hparams': {'lr': 0.1}""",
+        ),
+        ("add to [classifier.mlp]: grid = { lr = [1, …] }",) * 2,
+    ],
+)
+def test_what_to_add_to_a_sweep_file_is_added_to_a_mapping(text: str, python: str) -> None:
+    assert in_mapping(text) == python
+
+
+def test_a_mapping_is_mended_in_its_own_words() -> None:
+    grid = [{"dataset": ["sklearn:wine"], "classifier": ["mlp"], "epochs": [5]}]
+    with pytest.raises(UserError) as raised:
+        Sweep.plan({"name": "s", "seed": 1, "repeats": 1, "runs": 1, "grid": grid})
+    assert """add to ["classifier"]["mlp"]: 'epochs': [5]""" in str(raised.value)
 
 
 def warned(call: Callable[[], object]) -> list[str]:

@@ -732,6 +732,37 @@ def test_a_network_for_images_of_another_size_is_told_theirs(tmp_path: Path) -> 
     assert said in " ".join(str(raised.value).split())
 
 
+USING_SHAPE = """
+from torch import nn
+def build(shape, n_classes):
+    layers = [nn.Conv2d(shape[0], 2, 3), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(2 * shape[1] * shape[2], n_classes))
+class Net(nn.Module):
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.of = build(shape, n_classes)
+    def forward(self, X):
+        return self.of(X)
+"""
+
+
+@pytest.mark.parametrize("entry", ["build", "Net"])
+def test_a_network_that_takes_its_shape_is_told_which_layer_does_not_fit(
+    tmp_path: Path, entry: str
+) -> None:
+    (tmp_path / "mine.py").write_text(USING_SHAPE)
+    text = UNSEEDED.replace("wine", "digits").partition("estimator")[0]
+    file = write(tmp_path / "images.toml", f'{text}module = "mine:{entry}"\nepochs = 1\n')
+    with pytest.raises(UserError) as raised:
+        plan_change(file, tmp_path / "sweep")
+    said = " ".join(str(raised.value).split())
+    assert (
+        "rows arrive as images (channels, height, width) of (1, 8, 8), as shape says; a linear "
+        "layer is made for 128 values of each and gets 72"
+    ) in said
+    assert "take shape" not in said
+
+
 def test_a_list_that_code_takes_for_one_value_is_told(tmp_path: Path) -> None:
     code = "def build(n_classes, width=16):\n    return nn.LazyLinear(n_classes + width % 2)\n"
     (tmp_path / "mine.py").write_text(f"from torch import nn\n{code}")

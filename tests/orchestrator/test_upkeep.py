@@ -72,7 +72,7 @@ def test_a_table_holds_every_run_with_its_labels(quick: Sweep, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("sweep.tar", r".parquet"), ("there.zip", "choose another name")]
+    ("name", "remedy"), [("sweep.tar", r".csv"), ("there.zip", "choose another name")]
 )
 def test_an_output_that_cannot_be_is_refused(
     quick: Sweep, tmp_path: Path, name: str, remedy: str
@@ -83,6 +83,46 @@ def test_an_output_that_cannot_be_is_refused(
     assert name in result.stderr
     assert remedy in result.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["there.zip"]
+
+
+def test_a_long_table_has_each_point_by_its_id_and_classes_by_name(
+    quick: Sweep, tmp_path: Path
+) -> None:
+    y_true = np.array([["b", "a", "b", "a"], ["a", "b", "a", "b"]])
+    labels = np.array([["b", "b", "b", "a"], ["a", "a", "a", "a"]])
+    ids = np.array([["p7", "p2", "p4", "p1"], ["p3", "p4", "p7", "p9"]])
+    long = {"repeat": np.repeat([0, 1], 4), "row_id": ids.reshape(-1)}
+    long |= {"prediction": labels.reshape(-1), "truth": y_true.reshape(-1)}
+    pl.DataFrame(long).write_csv(tmp_path / "given.csv")
+    files = [tmp_path / "given.csv"]
+    imported = Sweep.import_predictions(files, tmp_path / "one", dataset="one", classifier="c")
+    of = {"labels": labels[:1], "y_true": y_true[0]}
+    nameless = Sweep.from_predictions(of, tmp_path / "two", dataset="two", classifier="c")
+    first, second = (
+        pl.read_csv(sweep.export(tmp_path / f"{number}.csv"))
+        for number, sweep in enumerate((imported, nameless))
+    )
+    columns = {
+        "repeat_index": "repeat",
+        "row_id": "row_id",
+        "label": "prediction",
+        "truth": "truth",
+    }
+    found = first.select(pl.col(ours).alias(theirs) for ours, theirs in columns.items())
+    key = ["repeat", "row_id"]
+    given = pl.DataFrame(long).select(found.columns)
+    assert found.sort(key).rows() == given.sort(key).rows()
+    assert "row_id" not in second.columns
+    assert second["index"].to_list() == [0, 1, 2, 3]
+    assert second.columns[-2:] == ["truth", "label"]
+    table = pl.read_csv(quick.export(tmp_path / "quick.csv"))
+    counts = quick.status()["runs"]
+    stored_run = next(one for path, one in stored(quick).items() if path.endswith("lr-sgd"))
+    sets = stored_run["test_index"]
+    assert table.height == (counts["done"] + counts["copy"]) * sets.shape[1]
+    of_run = table.filter(cell=0, repeat_index=1, run_index=2)
+    assert of_run["index"].n_unique() == sets.shape[1]
+    assert {*of_run["index"]} in [{*row} for row in sets.tolist()]
 
 
 def test_nothing_finished_is_nothing_to_export(quick: Sweep, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,8 +11,10 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
+from manyseed.analysis.questions.difference import POWER
 from manyseed.analysis.questions.drawn import anew_in
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import howmany as for_means
@@ -51,6 +54,29 @@ from manyseed.slurm import local
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """A pair that seeds tell apart, and new test sets do not, and what would tell it.
+
+    Attributes
+    ----------
+    one, other : str
+        The two sides, by the levels in which they differ.
+    repeats : int or None
+        About how many repeats tell this pair by itself; None if 1,000 do not.
+    together : int or None
+        About how many tell it if all `pairs` are told together, as `answers` decides.
+    pairs : int
+        Pairs of cells that agree in what these two agree in.
+    """
+
+    one: str
+    other: str
+    repeats: int | None
+    together: int | None
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupAnswers:
     """The answers for one cell, or for a group of cells.
 
@@ -75,11 +101,13 @@ class GroupAnswers:
         with the largest repeat also has answers for α̂ and for the classical test.
     ensembles : DataFrame
         Table I of the repeats used for α̂; empty if no ensembles could be drawn.
+    of_two : tuple of RunsNeeded
+        For a difference between two classifiers that vary like this one, if one was given: runs of
+        each so that it is known that precisely, and so that it is told.
     unlike : tuple of str
         Runs that are unlike the others of their repeat in accuracy, and counted.
-    limited : tuple of (str, int or None)
-        Classifiers that seeds tell apart from its own on these test sets, but new test sets do not,
-        and about how many repeats would tell it; None if 1,000 would not.
+    limited : tuple of Limited
+        Pairs with it that seeds tell apart on these test sets, but new test sets do not.
     """
 
     name: str
@@ -92,8 +120,9 @@ class GroupAnswers:
     cells: int
     answers: tuple[RunsNeeded, ...]
     ensembles: pl.DataFrame
+    of_two: tuple[RunsNeeded, ...] = ()
     unlike: tuple[str, ...] = ()
-    limited: tuple[tuple[str, int | None], ...] = ()
+    limited: tuple[Limited, ...] = ()
 
 
 def howmany(
@@ -101,6 +130,7 @@ def howmany(
     *,
     accuracy: float = 0.005,
     consistency: float = 0.02,
+    difference: float | None = None,
     confidence: float = CONFIDENCE,
     where: str | None = None,
     by: Sequence[str] = (),
@@ -129,6 +159,9 @@ def howmany(
         Required precision (±) of the mean accuracy.
     consistency : float
         Required precision (±) of the mean local error consistency.
+    difference : float, optional
+        Also how many runs each of two classifiers takes so that their difference is known to ± this
+        and so that a difference of this is told in 80 % of cases, if both vary like the cell.
     confidence : float
         Confidence of these precisions, and of intervals.
     where : str, optional
@@ -151,6 +184,8 @@ def howmany(
         ("consistency", consistency, "error consistency"),
     ):
         require_half_width(f"--{name}", value, of)
+    if difference is not None:
+        require_half_width("--difference", difference, "a difference")
     require_confidence(confidence)
     require_axes(by)
     workers = workers or local.available_cores()
@@ -182,7 +217,7 @@ def howmany(
     groups = []
     for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
         asked = {"accuracy": accuracy, "consistency": consistency, "confidence": confidence}
-        means = for_crossed(part, **asked) or for_means(part, **asked)
+        means = for_crossed(part, **asked) or for_means(part, difference=difference, **asked)
         ensembles = [drawn[cell] for cell in own["cell"] if cell in drawn]
         if {*own["cell"]} <= without_chance:
             n = part.repeats.select("cell", "repeat_index").n_unique()
@@ -203,10 +238,11 @@ def howmany(
                 classifier=levels.pop("classifier"),
                 further=levels,
                 cells=own.height,
-                answers=(*means, *(answer for one in ensembles for answer in one.answers)),
+                answers=(*means[:2], *(answer for one in ensembles for answer in one.answers)),
                 ensembles=pl.concat([one.table for one in ensembles], how="diagonal")
                 if ensembles
                 else pl.DataFrame(),
+                of_two=tuple(means[2:]),
                 unlike=tuple(text for cell in own["cell"] for text in unlike.get(cell, ())),
             )
         )
@@ -227,7 +263,7 @@ def _limited(
     where: str | None,
     without: Sequence[str],
     confidence: float,
-) -> dict[int | None, list[tuple[str, int | None]]]:
+) -> dict[int | None, list[Limited]]:
     """Return by cell what `GroupAnswers.limited` is, each pair once; nothing of very many cells."""
     if not 1 < cells.height <= _MOST_COMPARED:
         return {}
@@ -235,11 +271,14 @@ def _limited(
         compared = compare_cells(paths, where=where, without=without, confidence=confidence)
     except UserError:  # there are no pairs, or none can be compared
         return {}
-    found: dict[int | None, list[tuple[str, int | None]]] = {}
+    found: dict[int | None, list[Limited]] = {}
     for one in filter(are_sets_the_limit, compared):
         assert one.result is not None
-        needed = repeats_needed(one.result, confidence)
-        found.setdefault(one.a.cell, []).append((told_apart(one)[1], needed))
+        alone, together = (
+            repeats_needed(one.result, confidence, among) for among in (1, one.pairs)
+        )
+        limited = Limited(*told_apart(one), alone, together, one.pairs)
+        found.setdefault(one.a.cell, []).append(limited)
     return found
 
 
@@ -270,9 +309,10 @@ def reply(
             **group.further,
             "cells": group.cells,
             "answers": [asdict(one) | {"words": one.words} for one in group.answers],
+            "of_two": [asdict(one) | {"words": one.words} for one in group.of_two],
             "ensembles": group.ensembles.to_dicts(),
             "unlike": [*group.unlike],
-            "limited": [{"other": name, "repeats": n} for name, n in group.limited],
+            "limited": [asdict(one) for one in group.limited],
         }
         for group in groups
     ]
@@ -280,10 +320,10 @@ def reply(
         Answer(
             group.name,
             (
-                *(one.words for one in group.answers),
+                *(one.words for one in (*group.answers, *group.of_two)),
                 *filter(None, [anew_in(_axes(group), "Here, ")]),
             ),
-            rows=[asdict(one) for one in group.answers],
+            rows=[asdict(one) for one in (*group.answers, *group.of_two)],
         )
         for group in groups
     ]
@@ -299,6 +339,7 @@ def reply(
         left=max(len(table) - limit, 0),
         below=[
             *_of_bounds(groups),
+            *_of_differences(groups),
             *_of_ensembles(groups),
             *_published(groups),
             *_of_sets(groups),
@@ -311,7 +352,7 @@ def reply(
 _WITHOUT_CHANCE = "nothing that varies reaches the fit, so all runs of a repeat are the same"
 
 _TESTED = "an ensemble with α̂"
-_OF_ACCURACY = "accuracy ±"
+_OF_PAIRS = "local error consistency"
 """How the purpose of an answer for α̂ begins."""
 
 
@@ -390,12 +431,14 @@ def _enough(one: RunsNeeded) -> str:
 
 def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
     """Return the columns, and a row per group of cells."""
-    tested = any(_tested(group) for group in groups)
+    two = next((group.of_two for group in groups if group.of_two), ())
+    tested = any(_tested(group) for group in groups) and not two
     table = [
         [
             group.dataset or "several datasets",
             _name(group),
-            *(_runs(one) for one in group.answers[:2]),
+            *(_runs(one) for one in group.answers[: 1 if two else 2]),
+            *(_runs(one) for one in group.of_two or [None] * len(two)),
             *([_runs(_tested(group))] if tested else []),
             group.answers[0].made // max(group.answers[0].repeats, 1),
             _enough(group.answers[0]),
@@ -405,6 +448,17 @@ def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequ
     accuracy, consistency = (one.purpose.partition(" at ")[0] for one in groups[0].answers[:2])
     ec = consistency.replace("local error consistency", "EC local")
     level = ["α̂"] if tested else []
+    if two:
+        precision = two[0].purpose.partition(" at ")[0].rpartition(" ")[2]
+        return [
+            "",
+            "runs needed for:",
+            accuracy,
+            f"A - B ± {precision}",
+            "told",
+            "there",
+            "enough",
+        ], table
     return ["", "runs needed for:", accuracy, ec, *level, "there", "enough"], table
 
 
@@ -417,7 +471,7 @@ def _runs(one: RunsNeeded | None) -> str:
             return f"not told, {one.low:,} or more"
         untold = "not told" if one.made else "–"
         if one.high:  # of pairs, it rests on what has been seen alone
-            untold = f"{one.high:,} at most{'' if one.purpose.startswith(_OF_ACCURACY) else ' *'}"
+            untold = f"{one.high:,} at most{' *' if one.purpose.startswith(_OF_PAIRS) else ''}"
         return "more" if one.purpose.startswith(_TESTED) else untold
     if one.low is None or (one.low, one.high) == (one.runs, one.runs):
         return f"{one.runs:,}"
@@ -426,11 +480,24 @@ def _runs(one: RunsNeeded | None) -> str:
 
 def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
     """Say once what bounds rest on, where runs differ too little to tell."""
-    shown = {_runs(one) for group in groups for one in group.answers[:2]}
+    shown = {_runs(one) for group in groups if not group.of_two for one in group.answers[:2]}
     if not any(text.endswith("*") for text in shown):
         return []
     return [
         "* If the EC of further pairs of runs varies as little as so far: by a test point at most."
+    ]
+
+
+def _of_differences(groups: Sequence[GroupAnswers]) -> list[str]:
+    """Say what is meant by a difference, or that ± of a mean is not that of one."""
+    shown = [one for group in groups for one in group.of_two]
+    if not shown:
+        varied = any(one.answers[0].reason != _WITHOUT_CHANCE for one in groups)
+        return ["± is of one mean; to tell two apart: --difference 0.01."] * varied
+    size = shown[0].purpose.partition(" at ")[0].rpartition(" ")[2]
+    return [
+        f"A - B: of two that vary like it, each with so many runs on one test set; told: a true "
+        f"difference of {size} is, in {100 * POWER:g} % of cases (t test)."
     ]
 
 
@@ -446,16 +513,28 @@ def _published(groups: Sequence[GroupAnswers]) -> list[str]:
 
 def _of_sets(groups: Sequence[GroupAnswers]) -> list[str]:
     """Say where more test sets, not seeds, would tell classifiers apart."""
-    needed = [n for group in groups for _, n in group.limited]
-    if not needed:
+    found = [one for group in groups for one in group.limited]
+    if not found:
         return []
-    pairs = "a pair" if len(needed) == 1 else f"{len(needed):,} pairs"
+    first = min(found, key=lambda one: (one.repeats or math.inf, one.together or math.inf))
+    which = f"{first.one} and {first.other}"
+    which += f", and of {counted(len(found) - 1, 'more pair')}" if len(found) > 1 else ""
+    takes = f"about {_repeats([one.repeats for one in found])} repeats would tell"
+    if (most := max(one.pairs for one in found)) > 1:
+        together = _repeats([one.together for one in found])
+        takes += f" ({together} for all {most:,} pairs together, as in answers; estimates)"
+    else:
+        takes += " (an estimate)"
+    return [f"Test sets, not seeds, limit which is better of {which}: {takes}: compare --why."]
+
+
+def _repeats(needed: Sequence[int | None]) -> str:
+    """Return numbers of repeats as a range; those that are not known are larger."""
     known = sorted(n for n in needed if n is not None)
-    takes = f"; it takes about {known[0]:,}" if known else f"; {MOST_SETS:,} would not tell them"
-    takes += f" to {known[-1]:,}" if len(known) > 1 and known[-1] > known[0] else ""
-    more = " or more" if None in needed else ""
-    rest = f" repeats{more} (estimates)" if known else ""
-    return [f"Test sets, not seeds, limit which is better of {pairs}{takes}{rest}: compare --why."]
+    if not known:
+        return f"{MOST_SETS:,} or more"
+    ends = f"{known[0]:,}" + (f" to {known[-1]:,}" if known[-1] > known[0] else "")
+    return f"{ends} or more" if None in needed else ends
 
 
 def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:

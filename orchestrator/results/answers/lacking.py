@@ -31,8 +31,11 @@ def limited_by_sets(result: Comparison, confidence: float) -> str:
     )
 
 
-def repeats_needed(result: Comparison, confidence: float) -> int | None:
-    """Return how many test sets tell a difference, at the spread so far; None if too many do."""
+def repeats_needed(result: Comparison, confidence: float, among: int = 1) -> int | None:
+    """Return how many test sets tell a difference, at the spread so far; None if too many do.
+
+    `among`: comparisons that have the confidence together.
+    """
     assert result.sets is not None
     half = (result.sets[1] - result.sets[0]) / 2
-    return sets_needed(result.difference, half, result.sets_a, confidence)
+    return sets_needed(result.difference, half, result.sets_a, confidence, among)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.questions.question import Answer, Reply, incomplete
 from manyseed.analysis.tables.rows import last
 from manyseed.analysis.version import wording_version
@@ -359,7 +359,7 @@ _METRICS = ("accuracy", "ece", "log_likelihood", "brier", "cll", "aurc")
 def _analysed(paths: SweepPaths, chosen: Sequence[str]) -> dict[str, Any]:
     """Return what is known of the analysis; nothing if there is none."""
     from manyseed.analysis.figures.labels import labelled
-    from manyseed.analysis.report.wording import PAIRED
+    from manyseed.analysis.report.paired import PAIRED
 
     if not paths.analysis.exists():
         if chosen:
@@ -384,7 +384,17 @@ def _analysed(paths: SweepPaths, chosen: Sequence[str]) -> dict[str, Any]:
         "analysed": record.runs.get("analysed", tables.runs.height),
         "metrics": {labelled(name): columns[name]["meaning"] for name in known},
         "has": [*results],
+        "effects": _references(results["effects"]) if "effects" in results else {},
     }
+
+
+def _references(effects: pl.DataFrame) -> dict[str, str]:
+    """Return the reference level of each axis that has effects, in the order of axes."""
+    found = effects.select("axis", "reference").cast(pl.String).unique().sort("reference")
+    of: dict[str, list[str]] = {}
+    for axis, level in found.rows():
+        of.setdefault(axis, []).append(level_told(axis, level))
+    return {axis: " or ".join(of[axis]) for axis in AXES if axis in of}
 
 
 def reply(sections: Sequence[tuple[str, str]]) -> Reply:

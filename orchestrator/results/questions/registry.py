@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from manyseed.analysis.questions.question import PAGE, Answer, Evidence, Question, Reply, imported
 from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, command, flag, in_python, require_one_of
+from manyseed.orchestrator.errors import UserError, command, flag, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.spoken import in_python
 
 if TYPE_CHECKING:
     import polars as pl
@@ -376,6 +377,7 @@ HOWMANY = Question(
     examples=(
         "",
         "--accuracy 0.001 --where \"classifier = 'mlp'\"",
+        "--difference 0.01",
         "--by dataset,classifier",
         "--sizes 1,2,3,4,5",
         "--until 0.002 --most 100 --dry-run",

@@ -38,6 +38,10 @@ def paths(tmp_path: Path) -> Any:
     )
 
 
+APART = "classifier,train_fraction,perturb_continuous"
+"""The axes in which the cells of the small sweep differ."""
+
+
 def verbs(paths: Any, runs: dict[str, int], *tasks: str, **given: Any) -> list[str]:
     """Return what is said, and the verb of each command."""
     steps = next_steps(paths, DONE | runs, tasks, NO_CELLS, **given)
@@ -162,12 +166,12 @@ def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) ->
     assert code == 0
     assert told.splitlines()[-2:] == [
         f"Report: {sweep.paths.report}",
-        f"Next: manyseed query {sweep.directory} --by classifier",
+        f"Next: manyseed query {sweep.directory} --by {APART}",
     ]
     _, told = inside("submit", sweep.directory, "--cluster", "local")
     assert told.splitlines() == [
         "Nothing to submit: no run is missing.",
-        f"Next: manyseed query {sweep.directory} --by classifier",
+        f"Next: manyseed query {sweep.directory} --by {APART}",
     ]
     table = sweep.paths.results / "cells.parquet"
     later = sweep.paths.report.stat().st_mtime + 10

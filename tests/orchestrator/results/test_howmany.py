@@ -35,6 +35,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers.comparison import are_sets_the_limit
 from manyseed.orchestrator.results.answers.howmany import (
     GroupAnswers,
+    Limited,
     _enough,
     _headline,
     _of_sets,
@@ -413,7 +414,9 @@ def test_ensembles_of_other_predictions_are_shown_nowhere(imported: Sweep) -> No
     for show in (imported.report, lambda: query(imported.results, "ensembles")):
         with pytest.raises(DamagedFile, match=r"ensembles.*is of other predictions") as caught:
             show()
-        assert f"manyseed analyze {imported.directory}" in str(caught.value)
+        of = imported.directory
+        again = f'Sweep("{of}").analyze()' if caught.value.from_python else f"manyseed analyze {of}"
+        assert again in str(caught.value)
     imported.analyze(OPTIONS)
     assert re.search(r"Ensembles of [^.]* are left out", imported.report().read_text())
 
@@ -692,11 +695,17 @@ def test_what_test_sets_limit_is_told_as_compare_does(tmp_path: Path) -> None:
     assert pair.result is not None
     n = repeats_needed(pair.result, 0.95)
     limited = {group.cell: group.limited for group in sweep.howmany()}
-    assert limited.pop(pair.a.cell) == ((str(pair.b.axes["classifier"]), n),)
+    of_pair = [str(side.axes["classifier"]) for side in (pair.a, pair.b)]
+    together = repeats_needed(pair.result, 0.95, 3)
+    assert n is not None
+    assert together is not None
+    assert together > n
+    assert limited.pop(pair.a.cell) == (Limited(*of_pair, n, together, 3),)
     assert {*limited.values()} == {()}
     said = " ".join(inside("howmany", sweep.directory)[1].split())
     takes = (
-        f"limit which is better of a pair; it takes about {n} repeats (estimates): compare --why."
+        f"limit which is better of {' and '.join(of_pair)}: about {n} repeats would tell "
+        f"({together} for all 3 pairs together, as in answers; estimates): compare --why."
     )
     assert f"Test sets, not seeds, {takes}" in said
     assert f"about {n} repeats would tell it" in " ".join(
@@ -708,19 +717,50 @@ def test_what_test_sets_limit_is_told_as_compare_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("needed", "said"),
     [
-        ([None], "a pair; 1,000 would not tell them: compare --why."),
-        ([9, 9], "2 pairs; it takes about 9 repeats (estimates): compare --why."),
+        ([(None, None, 1)], "a and b: about 1,000 or more repeats would tell (an estimate)"),
         (
-            [9, None, 7],
-            "3 pairs; it takes about 7 to 9 repeats or more (estimates): compare --why.",
+            [(9, 12, 3), (9, 12, 3)],
+            "a and b, and of 1 more pair: about 9 repeats would tell (12 for all 3 pairs together, "
+            "as in answers; estimates)",
+        ),
+        (
+            [(9, None, 3), (None, None, 3), (7, 8, 3)],
+            "a and b, and of 2 more pairs: about 7 to 9 or more repeats would tell (8 or more for "
+            "all 3 pairs together, as in answers; estimates)",
         ),
     ],
 )
-def test_repeats_of_several_pairs_are_one_clause(needed: list[int | None], said: str) -> None:
+def test_repeats_of_several_pairs_are_one_clause(
+    needed: list[tuple[int | None, int | None, int]], said: str
+) -> None:
     group = GroupAnswers("a", 0, None, None, "d", "a", {}, 1, (), pl.DataFrame())
-    (told,) = _of_sets([replace(group, limited=tuple(("b", n) for n in needed))])
-    assert told == f"Test sets, not seeds, limit which is better of {said}"
+    limited = tuple(Limited("a", "b", *one) for one in needed)
+    (told,) = _of_sets([replace(group, limited=limited)])
+    assert told == f"Test sets, not seeds, limit which is better of {said}: compare --why."
     assert _of_sets([group]) == []
+
+
+def test_a_difference_is_told_from_the_precision_of_a_mean(imported: Sweep) -> None:
+    """14 runs for ± 0.01 of a mean were taken for those that tell a difference of 0.01."""
+    code, text = inside("howmany", imported.directory)
+    assert code == 0
+    assert "± is of one mean; to tell two apart: --difference 0.01." in " ".join(text.split())
+    assert not imported.howmany()[0].of_two
+    code, text = inside("howmany", imported.directory, "--difference", "2%")
+    told = " ".join(text.split())
+    assert (code, "A - B ± 0.02" in told, "to tell two apart" in told) == (0, True, False)
+    assert "told: a true difference of 0.02 is, in 80 % of cases (t test)." in told
+    for group in imported.howmany(difference=0.02):
+        (mean, *_), (known, power) = group.answers, group.of_two
+        assert known.made == power.made == mean.made
+        if known.runs is not None and known.runs > 1:
+            assert power.runs is not None
+            assert power.runs > known.runs
+            assert known.words.startswith("For a difference of two such ± 0.02 at 95 % confid")
+    values = json.loads(inside("howmany", imported.directory, "--difference", "0.02", "--json")[1])
+    assert [len(one["of_two"]) for one in values["groups"]] == [2] * len(values["groups"])
+    code, text = inside("howmany", imported.directory, "--difference", "0")
+    assert (code, "--difference = 0" in text) == (2, True)
 
 
 def test_a_precision_may_be_a_percentage(imported: Sweep) -> None:

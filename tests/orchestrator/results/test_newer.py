@@ -84,7 +84,8 @@ def test_python_warns_where_it_is_called(older: Sweep) -> None:
     for name, call in calls.items():
         with pytest.warns(UserWarning, match="finished runs") as told:
             call()
-        assert [SAID in str(one.message) for one in told] == [True], name
+        said = SAID.replace("manyseed analyze ", 'Sweep("')
+        assert [said in str(one.message) for one in told] == [True], name
         assert told[0].filename == __file__, name
 
 

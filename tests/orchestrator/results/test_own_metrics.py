@@ -207,6 +207,29 @@ def odd(part):
     return found(part)
 
 odd.higher_is_better = "no"
+
+def rare(part):
+    return (part.label != part.y_true).mean(axis=1)
+
+def rare_share(part):
+    return rare(part)
+
+rare_share.is_share = True
+
+def beyond(part):
+    return 1 + rare(part)
+
+beyond.is_share = True
+
+def apart(one, other, y_true):
+    return 1 + (one != other).mean()
+
+apart.pairs = apart.is_share = True
+
+def unsure(part):
+    return rare(part)
+
+unsure.is_share = "yes"
 """
 
 
@@ -236,6 +259,36 @@ def test_a_users_own_metric_says_which_values_are_better(
     assert "positive points that are missed. Lower is better." in " ".join(columns.split())
     with pytest.raises(UserError, match="higher_is_better is 'no', not True or False"):
         sweep.analyze(metrics=["mine:odd"])
+
+
+def test_intervals_of_a_users_own_share_stay_within_what_is_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    y_true, repeat = np.arange(40) % 2, np.repeat(range(3), 2)
+    wrong = np.arange(40) < np.array([0, 1, 0, 0, 12, 10])[:, None]
+    arrays = {"labels": np.where(wrong, 1 - y_true, y_true), "y_true": y_true, "repeat": repeat}
+    arrays["run"] = np.tile(range(2), 3)
+    sweep = Sweep.from_predictions(arrays, tmp_path / "sweep", dataset="d", classifier="c")
+    sweep.analyze(metrics=["accuracy", "mine:rare", "mine:rare_share"])
+    sys.modules.pop("mine", None)
+    columns = ["rare", "rare_share", "accuracy"]
+    (row,) = sweep.query("runs", by=["classifier"], columns=columns).to_dicts()
+    assert row["rare_ci_low"] < 0
+    assert row["rare_share_ci_low"] > 0
+    assert row["rare_share_ci_low"] == pytest.approx(1 - row["accuracy_ci_high"])
+    assert row["rare_share_ci_high"] == pytest.approx(1 - row["accuracy_ci_low"])
+    assert row["rare_share"] == row["rare"]
+    found = sweep.query("repeats", by=["classifier"], columns=["rare_share_mean"]).to_dicts()[0]
+    assert found["rare_share_mean_ci_low"] > 0
+    with pytest.raises(UserError, match="is_share is 'yes', not True or False"):
+        sweep.analyze(metrics=["mine:unsure"])
+    for name in ("beyond", "apart"):
+        told = inside("analyze", sweep.directory, "--metric", f"mine:{name}")[1]
+        said = "and is_share says that values are from 0 to 1"
+        assert said in " ".join(told.split()), told
+    sys.modules.pop("mine", None)
 
 
 def test_which_values_of_a_users_own_metric_are_better_is_not_guessed_from_its_name(

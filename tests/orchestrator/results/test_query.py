@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import textwrap
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -529,6 +530,53 @@ def test_means_over_unlike_cells_are_not_bold_and_notes_say_what_they_are_over()
     text = formats.in_format(frame, "markdown", {}, [], paper).decode()
     assert "**" not in text
     assert "Bold:" not in text
+
+
+def test_a_table_for_a_paper_explains_the_columns_it_has(sweep: Sweep) -> None:
+    by = ("--by", "classifier,train_fraction", "--format", "markdown")
+    told = asked(sweep, *by, "--columns", "accuracy_mean,ec_local_mean")
+    assert "Standard deviations" not in told
+    assert "Columns that compare runs are over " in told
+    ec = "EC local, of two runs: Local error consistency: points both get wrong, among those at"
+    assert told.count(ec) == 1
+    assert told.count("churn, of two runs: ") == 0
+    between = "between runs of a test set"
+    for column, said in (
+        ("accuracy_std", f": {between}."),
+        ("accuracy_mean_sd", ": of means, between test sets."),
+        ("accuracy_std,accuracy_mean_sd", f": {between}; of means, between test sets."),
+        ("accuracy_std_sd", f": {between}."),
+    ):
+        told = asked(sweep, *by, "--columns", column)
+        assert f"Standard deviations, pooled as root mean squares{said}\n" in told
+    told = asked(sweep, *by, "--columns", "ece_mean,churn_mean")
+    assert "churn, of two runs: Points to which the two runs give different labels.\n" in told
+    assert "ECE: Expected calibration error of the predicted class's probability.\n" in told
+    assert "alpha" not in told
+
+
+def test_copies_in_a_row_are_told_from_runs(sweep: Sweep) -> None:
+    by = ("--by", "classifier,train_fraction,perturb_continuous")
+    told = " ".join(asked(sweep, *by, "--columns", "accuracy_mean").split())
+    cells = sweep.results["cells"]
+    copied = cells.filter(pl.col("n_distinct") < pl.col("n_runs"))["n_distinct"].unique().to_list()
+    n = cells.filter(pl.col("n_distinct") < pl.col("n_runs")).height
+    assert len(copied) == 1
+    said = f"in {n} of {cells.height} rows, {copied[0]} models and copies of them"
+    assert f"Runs in a row: 8, on 2 test sets; {said}." in told
+
+
+def test_python_is_warned_of_means_over_unlike_cells(sweep: Sweep) -> None:
+    """The command's remark below the table was lost to whoever asked from Python."""
+    given = {"by": ["classifier"], "where": "classifier = 'xgb' OR train_fraction = 1.0"}
+    with pytest.warns(UserWarning, match="Rows are means over unlike cells: .* training frac") as w:
+        sweep.query(**given)
+    assert [one.filename for one in w] == [__file__]
+    shown = asked(sweep, "--by", "classifier", "--where", given["where"])
+    assert " ".join(shown.split()).count(str(w[0].message)) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweep.query(by=["classifier"])
 
 
 def test_a_grouped_table_says_over_which_cells_its_rows_are(tmp_path: Path) -> None:

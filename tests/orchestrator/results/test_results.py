@@ -233,7 +233,7 @@ def test_tables_are_those_that_the_record_names(analysed: Sweep, tmp_path: Path)
     margins.unlink()
     with pytest.raises(DamagedFile, match=r"margins\.parquet: is absent") as caught:
         sweep.report()
-    assert f"manyseed analyze {sweep.directory}" in str(caught.value)
+    assert f'Sweep("{sweep.directory}").analyze()' in str(caught.value)
 
 
 def test_a_table_that_there_is_not_is_one_message_and_all_are_shown(analysed: Sweep) -> None:
@@ -243,7 +243,7 @@ def test_a_table_that_there_is_not_is_one_message_and_all_are_shown(analysed: Sw
     told = str(caught.value)
     assert told.startswith('table = "cell": unknown table\n  did you mean "cells"? Valid: runs, ')
     assert isinstance(caught.value, UserError)
-    with pytest.raises(KeyError, match=r"is absent\n  compute it with: manyseed howmany /"):
+    with pytest.raises(KeyError, match=r"is absent\n  compute it with: Sweep\(.*\)\.howmany\(\)"):
         results["ensembles"]
     with pytest.raises(KeyError):
         results.scan("cell")
@@ -308,7 +308,11 @@ def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
     result = command("howmany", sweep.directory, "--accuracy", 0.01, "--why")
     assert result.returncode == 0, result.stderr
     assert "For accuracy ± 0.01 at 95 % confidence:" in result.stdout
-    assert "need 8 runs, and there are 4" in result.stdout
+    assert "too few (δ = " in result.stdout, "more runs would not help"
+    assert "besides, ensembles of 3 out of half of the runs of a repeat need 8 runs, and" in (
+        " ".join(result.stdout.split())
+    )
+    assert "test sets are too small; about " in command("howmany", sweep.directory).stdout
     with pytest.raises(UserError, match="compute it with: manyseed howmany"):
         query(sweep.results, "ensembles")
     (group,) = sweep.howmany(where="classifier = 'xgb'", by=["classifier"])

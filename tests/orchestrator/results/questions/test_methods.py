@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from manyseed.analysis.report.schemes import in_words
 from manyseed.analysis.report.wording import _SPELT, Study, _evaluation
 from manyseed.jobs.classifiers import CLASSIFIERS
 from manyseed.jobs.perturb import TABLES, Axis
+from manyseed.orchestrator.results.answers.summary import _references
 from tests.analysis.planted import planted
 from tests.orchestrator.conftest import inside, train, write
 
@@ -207,6 +209,51 @@ def test_what_the_results_do_not_tell_is_not_explained(quick_analysed: Sweep) ->
     assert "Local error consistency is" in told["Evaluation"]
     for word in ("α̂", "δ", "Brier", "ECE", "AURC"):
         assert word not in told["Evaluation"], word
+
+
+OF_METRICS = (
+    ("accuracy", (), ("error consistency", "Churn")),
+    ("accuracy,ec_local", ("Local error consistency is", "any error is left"), ("lobal", "hurn")),
+    ("churn", ("Churn is the share of test points",), ("error consistency",)),
+    ("ec_global", ("Global error consistency is", "by all test points"), ("Local", "hurn")),
+    ("ec_global,churn", ("Global error consistency is", "Churn does: the share"), ("Local",)),
+)
+
+
+@pytest.mark.parametrize(("metrics", "told", "left_out"), OF_METRICS)
+def test_only_metrics_that_are_asked_for_are_explained(
+    quick_analysed: Sweep, metrics: str, told: Sequence[str], left_out: Sequence[str]
+) -> None:
+    text = dict(quick_analysed.methods(metric=metrics.split(",")))["Evaluation"]
+    for one in told:
+        assert one in text
+    for one in left_out:
+        assert one not in text
+
+
+def test_effects_are_told_of_axes_that_have_some() -> None:
+    """Cells of a grid lack its reference level, so none of them is compared with it."""
+    tables = planted(alpha=0.3, delta=0.04)
+    cells = pl.concat([tables.cells.head(1)] * 3).with_columns(
+        cell=pl.int_range(3, dtype=pl.UInt32),
+        train_fraction=pl.Series(["1.0", "0.3", "1.0"]),
+        hparams=pl.Series(["default", "default", "width1=64"]),
+        classifier=pl.Series(["a", "a", "mlp"]),
+    )
+    counts = {"runs": 1, "done": 1, "copy": 0, "failed": 0, "missing": 0}
+    study = Study(cells, counts, {}, tables=tables, options=Options(), analysed=1)
+    assert "Effects of" not in " ".join(_evaluation(study))
+    study = replace(study, effects={"train_fraction": "1.0"})
+    told = " ".join(_evaluation(study))
+    assert "Effects of training fraction are differences from the reference level (1.0)," in told
+
+
+def test_effects_are_those_of_the_table(quick_analysed: Sweep) -> None:
+    of = pl.DataFrame(
+        {"axis": ["train_fraction"] * 2, "reference": ["1.0"] * 2, "level": ["0.3", "0.5"]}
+    )
+    assert _references(of) == {"train_fraction": "1.0"}
+    assert "reference level (1.0 and none)" in dict(quick_analysed.methods())["Evaluation"]
 
 
 def test_alpha_hat_is_explained_where_test_sets_tell_it() -> None:

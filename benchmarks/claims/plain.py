@@ -55,6 +55,12 @@ PLAIN: Mapping[str, str] = {
         "How many points change class often, what α̂ and error consistency between two sides are "
         "over, and how much larger the scores of one are, as counted."
     ),
+    r"act together count in several|above 100%: by chance|flips no more alone than|"
+    r"above 100% is that of": (
+        "Shares of flips overlap. That a share above 100 % is chance is mathematics: a run's flips "
+        "with another, at fixed values of some sources, are on average no more than at free ones, "
+        "as the sum of squared class shares is convex."
+    ),
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",

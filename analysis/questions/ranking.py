@@ -261,8 +261,8 @@ def _outlying(found: pl.DataFrame, runs: pl.DataFrame) -> tuple[str, str]:
 
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say which runs are unlike the others of their repeat, and where the test cannot tell."""
-    tables, options = evidence.tables, evidence.options
-    key = ["cell", "repeat_index"]
+    tables = evidence.tables if evidence.every is None else evidence.every
+    key, options = ["cell", "repeat_index"], evidence.options
     varying = tables.repeats.filter(VARIES).select(*key, "delta", "n_test")
     every = tables.runs.join(varying, on=key)
     runs = _compared(every.filter(pl.col("alpha_hat").is_not_null()), options.close)

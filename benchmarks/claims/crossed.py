@@ -15,6 +15,7 @@ from benchmarks.claims.record import CHEAP, Claim, Tally, interval, miss
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.crossed import places
+from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.questions.variance import INTERACTION, OWN, variance
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
@@ -91,7 +92,32 @@ def over_seeds(difference: float, noise: Noise = normal) -> Callable[[int], Tall
     return count
 
 
+def unlike(parts: tuple[float, float, float], fallen: float) -> Callable[[int], Tally]:
+    """Return whether a run is called unlike the others, of which one is worse by `fallen`."""
+
+    def count(seed: int) -> Tally:
+        (drawn,) = _runs(seed, parts, 1)
+        drawn[11] -= fallen
+        facts = {"cell": 0, "repeat_index": 0, "identical": False, "n_test": 10_000}
+        rows = [{**facts, "run_index": n, "accuracy": x} for n, x in enumerate(drawn)]
+        return Tally(outlying(pl.DataFrame(rows)).height > 0)
+
+    return count
+
+
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "1 of 25 crossed runs is unlike the others in accuracy",
+        "answers, howmany",
+        r"\{\} the others (of \{\} )?in accuracy",
+        0.01,
+        "sweeps",
+        unlike(ALIKE, 0.0),
+        unlike(ALIKE, 0.3),
+        f"{EQUAL}; 10,000 test points",
+        "one run is worse by 0.3",
+        CHEAP,
+    ),
     interval(
         "interaction of init × batch: sd 0.010 (0.008 to 0.014)",
         "variance",

@@ -28,8 +28,9 @@ PLAIN: Mapping[str, str] = {
     r"are enough, what matters, and which|^Of other runs$": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
     ),
-    r"^ With so few runs, they are not compared": (
-        "That spreads of classifiers with few runs are told beside each other, without a test."
+    r"^With (so few|crossed) runs$|^ \{\}, they are not compared": (
+        "That spreads of classifiers with few or crossed runs are told beside each other, without "
+        "a test."
     ),
     r"^is the same in all$": "In how many runs the numbers of one cell in two sweeps differ.",
     r"^ Of \{\}, runs with vary": (
@@ -71,7 +72,7 @@ PLAIN: Mapping[str, str] = {
         "Why `howmany` has no answer: too few runs, nothing differs, more than ten million, or "
         "runs that share values."
     ),
-    r"a full cross of {} values": (
+    r"a full cross of {} values|takes(\{\})? \{\} (runs, )?crossed|crossed runs accuracy ± \{\}": (
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
     r"assumes? (roughly )?normal|normal values, (but these|and may miss)|"

@@ -62,6 +62,10 @@ PLAIN: Mapping[str, str] = {
         "with another, at fixed values of some sources, are on average no more than at free ones, "
         "as the sum of squared class shares is convex."
     ),
+    r"^Most runs (of a cell )?predict|no run of these is named": (
+        "Cells most of whose runs predict one class, as counted."
+    ),
+    r"as other parts are estimated below 0": "Why a share of a variance is above 100 %.",
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",

@@ -187,7 +187,8 @@ def answers(
         _say(Reply(found, apart=True), why=True)
         console.print()
         for note in notes(sweep):
-            say(note, style="yellow")
+            if note not in {one.evidence for one in found}:
+                say(note, style="yellow")
     else:
         _say_headlines(sweep, found, where)
         if any("most frequent class" in one.headline for one in found) and _are_balanced(sweep):
@@ -228,7 +229,7 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     if not found:
         say(_NO_ANSWERS)
     console.print()
-    number = len(notes(sweep))
+    number = len({*notes(sweep)} - {one.evidence for one in found})
     more = f", and {counted(number, 'note')}" if number else ""
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
     for what, verb, runs in again_without(sweep.readable, sweep.results, found):

@@ -136,6 +136,8 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
             return f"{part}: none seen, as nothing differs, {bound}{_at_most(high)}{basis}"
         return f"{part}: sd {value**0.5:.2g}, below one test point{_at_most(high)}{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
+    if share and row["share"] > 1:
+        share += ", as other parts are estimated below 0"
     on, assumes = "", ""
     if row["over"] == SEEDS:
         on, assumes = ", on this one test set", f"; the interval assumes {ASSUMED}"

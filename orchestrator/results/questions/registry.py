@@ -265,6 +265,7 @@ def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tab
     """
     from manyseed.analysis.axes import AXES
     from manyseed.analysis.questions.effects import effects
+    from manyseed.analysis.questions.oneclass import NEEDED
     from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, SET_APART
     from manyseed.analysis.tables.rows import (
         CELL_KEY,
@@ -287,7 +288,7 @@ def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tab
 
     results, record = read_results(paths), Analysis.read(paths)
     facts = ("identical", "accuracy", "recipe", "fit_seconds", "delta")
-    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT, *SET_APART)
+    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT, *SET_APART, *NEEDED)
     tables = at_last(results.of_analysis(DRAWN_PAIRS, run_columns=of_runs, whole=True))
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None

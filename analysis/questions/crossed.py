@@ -41,7 +41,7 @@ from manyseed.analysis.questions.intervals import FEWEST_COMPARED
 from manyseed.analysis.questions.needed import RunsNeeded, short_names, whole_name
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
-from manyseed.analysis.questions.resolution import too_alike
+from manyseed.analysis.questions.resolution import ROUNDING, too_alike
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT, Tables, of_cells
 
 Real = NDArray[np.float64]
@@ -403,3 +403,28 @@ def _needed(found: Sequence[tuple[Mapping[str, object], RunsNeeded]], runs: pl.D
     text = " ".join(f"{whole_name(row, runs)}: {each.words}" for row, each in found[:_NAMED])
     rows = [{"cell": row["cell"], "runs": each.runs, "n": each.made} for row, each in found]
     return Answer(shortest(headlines), evidence=text, rows=rows, figures=("summary",))
+
+
+DESIGN = (
+    "With crossed sources, such as vary = init*batch, 5 × 5 runs tell a source that makes half of "
+    "the variance, and 8 × 8 one that makes a quarter, in about 9 of 10 cases."
+)
+
+
+def untold(variance: pl.DataFrame | None) -> str:
+    """Say why no source is told from 0, and which design would tell; empty if one is.
+
+    `variance`: the table of variances; None if there is none.
+    """
+    rows = None if variance is None else variance.filter(metric="accuracy")
+    if rows is None or rows.is_empty():
+        return "No cell has a repeat with two runs or more that differ, so nothing has a share."
+    if (rows.filter(part="all")["variance"] <= ROUNDING).all():
+        return "Nothing differs: on each test set, all runs of a cell have the same accuracy."
+    own = rows.filter(part="own")
+    if own.is_empty():
+        return f"In no cell does a source vary apart from the others. {DESIGN}"
+    if (own["low"] > 0).any():
+        return ""
+    n = int(own["n_runs"].to_numpy().max())
+    return f"Too few runs: by itself, no source is told from 0, from {n:,} runs at most. {DESIGN}"

@@ -136,6 +136,18 @@ CLAIMS: tuple[Claim, ...] = (
         EQUAL,
         "sd 3 times that of the others: is told from 0",
     ),
+    Claim(
+        "Too few runs; 5 × 5 crossed runs tell a source that makes half of the variance",
+        "sources, variance",
+        r"^With crossed sources|^Too few runs: by itself|does a source vary apart|"
+        r"^Nothing differs: on each|more that differ, so nothing has a share",
+        0.05,
+        "sweeps",
+        told("init", OWN, (0.0, 1.0, 1.0)),
+        told("init", OWN, (math.sqrt(2), 1.0, 1.0)),
+        "5 × 5 crossed runs on one test set; init by itself does nothing",
+        "init makes half of the variance, batch and interaction a quarter each",
+    ),
     interval(
         "A - B over seeds, of crossed cells",
         "compare",

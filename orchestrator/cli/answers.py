@@ -577,7 +577,7 @@ def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--jso
         say(note)
     for note in found.notes:
         say(note, style="dim")
-    if not found.answers:
+    if not found.answers and not found.cannot_tell:
         say(_NO_ANSWERS)
 
 

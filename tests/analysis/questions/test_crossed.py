@@ -409,3 +409,26 @@ def test_an_unlike_run_off_the_diagonal_is_named():
     made = crossed_sweep(PARTS, fallen=0.4)
     (told,) = ranking(evidence_of(made))
     assert "1 of 16 runs is unlike the others in accuracy; see run 0:0:11" in told.headline
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (None, "No cell has a repeat"),
+        ([("all", 0.0, None)], "Nothing differs"),
+        ([("all", 1.0, 0.5)], "In no cell does a source vary apart"),
+        ([("all", 1.0, 0.5), ("own", 0.5, 0.0)], "Too few runs: by itself"),
+        ([("all", 1.0, 0.5), ("own", 0.5, 0.1)], ""),
+    ],
+)
+def test_why_no_source_is_told_is_said(rows, said):
+    table = None
+    if rows:
+        schema = {"part": pl.String, "variance": pl.Float64, "low": pl.Float64}
+        table = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
+            metric=pl.lit(ACCURACY), n_runs=pl.lit(16)
+        )
+    told = crossed.untold(table)
+    assert told.startswith(said)
+    assert bool(told) == bool(said)
+    assert ("5 × 5 runs" in told) == said.startswith(("In no", "Too few"))

@@ -154,3 +154,11 @@ def test_answers_are_of_all_crossed_runs_as_howmany_and_variance_are(sweep: Swee
     both = "\n".join(map(str, sweep.answers(why=True)))
     assert "16 of init*batch" in both
     assert "16 of init+batch" in both
+
+
+def test_why_sources_have_no_answer_is_told_in_place_of_every_reason(sweep: Sweep) -> None:
+    code, said = inside("answers", sweep.directory, "sources")
+    assert code == 0
+    assert "These results allow no answers" not in said
+    told = ("by itself", "Too few runs: by itself", "Nothing differs", "Test sets vary")
+    assert any(text in said for text in told), said

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.counts import counted, fixed, some
+from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.drawn import and_seeds, anew, drawn_in_all
@@ -43,6 +43,7 @@ from manyseed.analysis.questions.question import (
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
 from manyseed.analysis.questions.usual import (
     CONTEXT,
+    between_sets,
     one_varied,
     repeats_of_models,
     scope_in_words,
@@ -361,29 +362,10 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         lines = [both] if len(both.split()) <= WORDS else [first, f"Of one model: {still}."]
         text = f"{found[0].evidence} {always}"
         found[0] = replace(found[0], headline="\n".join([*lines, *rest]), evidence=text)
-    sets = _between_sets(evidence)
+    sets = between_sets(evidence)
     for one in found:
         headline = "\n".join(filter(None, (one.headline, more)))
         yield replace(one, headline=headline, evidence=f"{one.evidence}{sets}{why}")
-
-
-def _between_sets(evidence: Evidence) -> str:
-    """Say how much the accuracy of usual cells varies between test sets, where that is told."""
-    if evidence.variance is None or evidence.variance.is_empty():
-        return ""
-    cells, _ = usual_models(evidence.tables.cells)
-    of_sets = evidence.variance.filter(
-        pl.col("low") > 0, metric="accuracy", part="between test sets"
-    )
-    rows = of_sets.select("cell", "variance", "low", "high").join(cells, on="cell")
-    told = [
-        f"{row['classifier']} on {row['dataset']} {fixed(row['variance'] ** 0.5)} "
-        f"({fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)})"
-        for row in rows.sort("variance", "cell", descending=[True, False]).iter_rows(named=True)
-    ]
-    return f" Between test sets, beyond what runs add, its sd is {some(told, 5)} (95 %)." * bool(
-        told
-    )
 
 
 def _one_model_here(cells: pl.DataFrame) -> tuple[str, str]:

@@ -407,7 +407,7 @@ def _needed(found: Sequence[tuple[Mapping[str, object], RunsNeeded]], runs: pl.D
 
 DESIGN = (
     "With crossed sources, such as vary = init*batch, 5 × 5 runs tell a source that makes half of "
-    "the variance, and 8 × 8 one that makes a quarter, in about 9 of 10 cases."
+    "the variance, and 8 × 8 one that makes a quarter, in over 8 of 10 cases."
 )
 
 

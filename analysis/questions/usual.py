@@ -12,9 +12,10 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import fixed, some
 from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
-from manyseed.analysis.questions.question import LINE, Answer, shortest
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
@@ -251,3 +252,22 @@ def leveled(
 def named(row: Mapping[str, Any]) -> str:
     """Name the cell of a row by its classifier, and its levels if the classifier has several."""
     return f"{row['classifier']} {row.get('levels') or ''}".rstrip()
+
+
+def between_sets(evidence: Evidence) -> str:
+    """Say how much the accuracy of usual cells varies between test sets, where that is told."""
+    if evidence.variance is None or evidence.variance.is_empty():
+        return ""
+    cells, _ = usual_models(evidence.tables.cells)
+    of_sets = evidence.variance.filter(
+        pl.col("low") > 0, metric="accuracy", part="between test sets"
+    )
+    rows = of_sets.select("cell", "variance", "low", "high").join(cells, on="cell")
+    told = [
+        f"{row['classifier']} on {row['dataset']} {fixed(row['variance'] ** 0.5)} "
+        f"({fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)})"
+        for row in rows.sort("variance", "cell", descending=[True, False]).iter_rows(named=True)
+    ]
+    return f" Between test sets, beyond what runs add, its sd is {some(told, 5)} (95 %)." * bool(
+        told
+    )

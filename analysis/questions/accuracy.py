@@ -18,6 +18,7 @@ from manyseed.analysis.axes import level_told, told
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare
+from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import MORE, Real, t_interval, too_few, within
@@ -232,8 +233,9 @@ def _over_seeds(
     sides = {}
     for row in repeats.iter_rows(named=True):
         one = runs.filter(~pl.col("identical"), cell=row["cell"], repeat_index=row["repeat_index"])
-        values = one["accuracy"].drop_nulls().to_numpy()
-        sides[row["classifier"]] = Side(values, fixed=bool(row["identical"]))
+        values = one.sort("run_index")["accuracy"].drop_nulls().to_numpy()
+        crossed = sources_of(str(row["vary"]))
+        sides[row["classifier"]] = Side(values, bool(row["identical"]), crossed)
     found = []
     for better, worse in pairs:
         told = compare([sides[better]], [sides[worse]], paired=False, confidence=confidence)
@@ -434,7 +436,7 @@ def _size(row: Mean) -> str:
 
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say how accurate classifiers are, and whether the best one is better than the others."""
-    found = accuracies(evidence.tables)
+    found = accuracies(evidence.tables if evidence.every is None else evidence.every)
     for one, text in zip(found, sentences(found), strict=False):
         whose = {"dataset": one.dataset, **dict(one.context)}
         rows = [{**whose, **row.numbers} for row in one.every]

@@ -11,6 +11,7 @@ least that of independent normal values, which few clusters may underestimate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.drawn import and_seeds, anew, drawn_in_all
 from manyseed.analysis.questions.effects import wider
 from manyseed.analysis.questions.intervals import (
@@ -41,13 +43,14 @@ from manyseed.analysis.questions.question import (
 from manyseed.analysis.questions.resolution import AlikeRuns, resolved, too_alike
 from manyseed.analysis.questions.usual import (
     CONTEXT,
+    between_sets,
     one_varied,
     repeats_of_models,
     scope_in_words,
     usual_cells,
     usual_models,
 )
-from manyseed.analysis.tables.rows import IS_ONE_MODEL, VARIES, Tables
+from manyseed.analysis.tables.rows import IS_CROSSED, IS_ONE_MODEL, VARIES, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +151,15 @@ class Spreads:
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     """Compare classifiers, or describe a single one; None if none share cells whose runs vary.
 
-    Of each dataset, only the usual cells count: elsewhere noise and subsamples vary, too.
+    Of each dataset, only the usual cells count: elsewhere noise and subsamples vary, too. Crossed
+    ones do not, as their runs share values (`of_few_runs`).
 
     `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     # with noise on hparams, runs differ by more than seeds
     cells, where = one_varied(*usual_models(tables.cells.filter(perturb_hparams="none")))
+    cells = cells.filter(~IS_CROSSED)
     cells = cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
     if cells.height and cells["classifier"].n_unique() == 1:
         own = cells.select("cell", pl.col("classifier", "dataset").cast(pl.String))
@@ -256,15 +261,23 @@ def of_few_runs(
 ) -> tuple[list[SeedSpread], list[AlikeRuns], int, str]:
     """Describe classifiers on one dataset, where few runs allow no comparison.
 
-    Each standard deviation has the interval `of_variance` by itself. Empty if a classifier has
-    several cells.
+    Each standard deviation has the interval `of_variance` by itself, or that of `crossed.spread`.
+    Empty if a classifier has several cells.
 
-    `tables`: as in `spreads`. Returns the spreads, the largest first, classifiers whose runs differ
-    too little, the largest number of test sets, and what is drawn anew for each run.
+    `tables`: as in `spreads`, with all crossed runs. Returns the spreads, the largest first,
+    classifiers whose runs differ too little, the largest number of test sets, and what is drawn
+    anew for each run.
     """
-    cells = tables.cells.filter(perturb_hparams="none")
-    repeats = repeats_of_models(tables.repeats.filter(VARIES), cells)
+    every = tables.cells.filter(perturb_hparams="none")
+    repeats = repeats_of_models(tables.repeats.filter(VARIES), every)
     cells = repeats.select("cell", "classifier", "dataset").unique()
+    if cells["dataset"].n_unique() > 1 and repeats.select(IS_CROSSED.all()).item():
+        if repeats["vary"].n_unique() == 1:
+            models = usual_models(every)[0].select("cell", "classifier")
+            repeats = repeats.drop("classifier").join(models, on="cell", maintain_order="left")
+        both = pl.format("{} on {}", "classifier", "dataset")
+        repeats = repeats.with_columns(classifier=both, dataset=pl.lit(""))
+        cells = repeats.select("cell", "classifier", "dataset").unique()
     if cells["dataset"].n_unique() != 1 or cells["classifier"].is_duplicated().any():
         return [], [], 0, ""
     more = drawn_in_all(tables.cells.join(cells, on="cell", how="semi"))
@@ -272,27 +285,44 @@ def of_few_runs(
     alike: list[AlikeRuns] = []
     key = ["cell", "repeat_index"]
     runs = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy")
-    runs = runs.select(*key, "accuracy").join(
-        repeats.select(*key, "classifier", "n_test"), on=key, maintain_order="right"
+    runs = runs.select(*key, "run_index", "accuracy").join(
+        repeats.select(*key, "classifier", "n_test", "vary"), on=key, maintain_order="right"
     )
     for [name], own in runs.group_by("classifier", maintain_order=True):
-        values = [part["accuracy"].to_numpy() for part in own.partition_by(key) if part.height > 1]
-        free = np.array([part.size - 1.0 for part in values])
-        if (freedom := float(free.sum())) < LEAST_FREEDOM:
-            continue
-        deviation = np.concatenate([part - part.mean() for part in values])
-        variances = np.array([part.var(ddof=1) for part in values])
-        variance = float(free @ variances / freedom)
-        least = own["n_test"].min()
-        step = 1 / float(least) if least else 0.0  # type: ignore[arg-type]
-        if too_alike(variance, step):
-            alike.append(AlikeRuns(str(name), deviation.size, freedom, variance**0.5, step))
-            continue
-        low, high = (end**0.5 for end in of_variance(variances, free, confidence))
-        skewness = float(np.mean(deviation**3) / np.mean(deviation**2) ** 1.5)
-        found.append(SeedSpread(str(name), variance**0.5, low, high, deviation.size, skewness))
+        one = _of_one(str(name), own, confidence)
+        if isinstance(one, AlikeRuns):
+            alike.append(one)
+        elif one is not None:
+            found.append(one)
     sets = max(repeats.group_by("cell").len()["len"], default=0)
     return sorted(found, key=lambda one: (-one.sd, one.classifier)), alike, sets, more
+
+
+def _of_one(name: str, own: pl.DataFrame, confidence: float) -> SeedSpread | AlikeRuns | None:
+    """Return the spread of a cell's runs; None of too few. `own`: of repeats, with `vary`."""
+    values = [part["accuracy"].to_numpy() for part in own.partition_by("cell", "repeat_index")]
+    values = [part for part in values if part.size > 1]
+    free = np.array([part.size - 1.0 for part in values])
+    if (freedom := float(free.sum())) < LEAST_FREEDOM:
+        return None
+    deviation = np.concatenate([part - part.mean() for part in values])
+    runs, ends = deviation.size, None
+    if sources := crossed.sources_of(str(own["vary"][0])):
+        if (told := crossed.spread(own, sources, confidence)) is None:
+            return None
+        variance, ends = max(told.variance, 0.0), told.limits
+        freedom, runs = told.freedom, told.runs
+    else:
+        variances = np.array([part.var(ddof=1) for part in values])
+        variance = float(free @ variances / freedom)
+        ends = of_variance(variances, free, confidence) if variance else None
+    least = own["n_test"].min()
+    step = 1 / float(least) if least else 0.0  # type: ignore[arg-type]
+    if too_alike(variance, step):
+        return AlikeRuns(name, runs, freedom, variance**0.5, step)
+    low, high = (max(end, 0.0) ** 0.5 for end in ends or (0.0, math.inf))
+    skewness = float(np.mean(deviation**3) / np.mean(deviation**2) ** 1.5)
+    return SeedSpread(name, variance**0.5, low, high, runs, skewness)
 
 
 def _spread(
@@ -332,9 +362,10 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         lines = [both] if len(both.split()) <= WORDS else [first, f"Of one model: {still}."]
         text = f"{found[0].evidence} {always}"
         found[0] = replace(found[0], headline="\n".join([*lines, *rest]), evidence=text)
+    sets = between_sets(evidence)
     for one in found:
         headline = "\n".join(filter(None, (one.headline, more)))
-        yield replace(one, headline=headline, evidence=f"{one.evidence}{why}")
+        yield replace(one, headline=headline, evidence=f"{one.evidence}{sets}{why}")
 
 
 def _one_model_here(cells: pl.DataFrame) -> tuple[str, str]:
@@ -360,9 +391,11 @@ _FIGURES = ("overview-accuracy-std", "cells-1")
 
 def _of_spread(evidence: Evidence) -> Iterator[Answer]:
     """Say how much accuracy varies between seeds, and with which classifier most and least."""
-    found = spreads(evidence.tables)
+    tables = evidence.tables if evidence.every is None else evidence.every
+    found = spreads(tables)
     if found is None:
-        yield from _few_runs(*of_few_runs(evidence.tables))
+        are_crossed = "vary" in tables.cells and tables.cells.select(IS_CROSSED.any()).item()
+        yield from _few_runs(*of_few_runs(tables), are_crossed=are_crossed)
         return
     alike = " ".join(one.words for one in found.alike)
     seeds, which = and_seeds(found.drawn), f" ({found.where})" if found.where else ""
@@ -453,7 +486,12 @@ def _limits(alike: Sequence[AlikeRuns]) -> str:
 
 
 def _few_runs(
-    found: Sequence[SeedSpread], alike: Sequence[AlikeRuns], sets: int, more: str
+    found: Sequence[SeedSpread],
+    alike: Sequence[AlikeRuns],
+    sets: int,
+    more: str,
+    *,
+    are_crossed: bool = False,
 ) -> Iterator[Answer]:
     """Say how much accuracy varies on one test set or several, without comparing classifiers."""
     if not found and not alike:
@@ -468,7 +506,8 @@ def _few_runs(
     over = ", ".join(f"{row.runs:,} of {row.classifier}" for row in found)
     rest = "".join(f"; {one.limit}" for one in alike)
     where = "this test set" if sets == 1 else "these test sets"
-    untold = " With so few runs, they are not compared." * (len(found) > 1)
+    why = "With crossed runs" if are_crossed else "With so few runs"
+    untold = f" {why}, they are not compared." * (len(found) > 1)
     named = [one.removesuffix(f" + {more}") for one in (row.classifier for row in found)]
     with_it = bool(more) and all(row.classifier not in named for row in found)
     of = f"Between {and_seeds('' if with_it else more)}, sd of accuracy on {where}"

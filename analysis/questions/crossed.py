@@ -16,7 +16,7 @@ wider, as for other cells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
@@ -30,15 +30,23 @@ from manyseed.analysis.questions.components import Kind, Limits, around
 from manyseed.analysis.questions.components import difference_limits as limits_of_difference
 from manyseed.analysis.questions.howmany import (
     MAX_RUNS,
+    PRECISE,
     fewest_runs,
     resolution_of,
     unresolved,
 )
+from manyseed.analysis.questions.howmany import answer as of_independent
 from manyseed.analysis.questions.intervals import FEWEST_COMPARED
-from manyseed.analysis.questions.needed import RunsNeeded, seconds_per_run
+from manyseed.analysis.questions.needed import (
+    RunsNeeded,
+    seconds_per_run,
+    short_names,
+    whole_name,
+)
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
-from manyseed.analysis.questions.resolution import too_alike
-from manyseed.analysis.tables.rows import REPEAT, Tables
+from manyseed.analysis.questions.question import Answer, Evidence, shortest
+from manyseed.analysis.questions.resolution import ROUNDING, too_alike
+from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT, Tables, of_cells
 
 Real = NDArray[np.float64]
 Effect = tuple[int, ...]
@@ -225,6 +233,40 @@ def mean_error(values: Real, sources: int) -> tuple[float, float]:
     return crosses.value(terms), max(crosses.freedom(terms), 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class CrossedSpread:
+    """How much runs vary that share no value.
+
+    `variance` has the interval `limits`, None if nothing differs. `freedom`: that of runs that
+    share no value. `runs`: those of the full crosses.
+    """
+
+    variance: float
+    limits: Limits | None
+    freedom: float
+    runs: int
+
+
+def spread(runs: pl.DataFrame, sources: int, confidence: float) -> CrossedSpread | None:
+    """Return the spread of a crossed cell, as the table of variances has it; None without a cross.
+
+    `runs`: columns `repeat_index`, `run_index` and `accuracy`.
+    """
+    held = [
+        full(own["run_index"].to_numpy(), own["accuracy"].to_numpy(), sources)
+        for own in runs.drop_nulls("accuracy")
+        .sort("repeat_index")
+        .partition_by("repeat_index", maintain_order=True)
+    ]
+    known = [cross for cross in held if cross is not None]
+    if not known:
+        return None
+    crosses = Crosses.of(known)
+    terms = of_all(sources, crosses.k)
+    freedom, n = crosses.repeats * (crosses.k - 1.0), crosses.repeats * crosses.k**sources
+    return CrossedSpread(crosses.value(terms), crosses.limits(terms, confidence), freedom, n)
+
+
 def of_pairs(both: Real, wrong: Real, sources: int) -> dict[Effect, float] | None:
     """Return the variance of each effect on being wrong, averaged over points.
 
@@ -312,3 +354,81 @@ def _of_accuracy(
         f"mean is over seeds, on one fixed test set; from {counted(runs.height, 'run')} of "
         f"{counted(len(known), 'repeat')}",
     )
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say how many seeds it takes to know each cell's mean accuracy to `PRECISE`.
+
+    Of crossed cells, apart from others, how many runs a full cross has that tells it, by all runs.
+    """
+    every = evidence.tables if evidence.every is None else evidence.every
+    if "vary" not in every.cells.columns:
+        yield from of_independent(evidence)
+        return
+    others = of_cells(every, every.cells.filter(~IS_CROSSED))
+    yield from of_independent(replace(evidence, tables=others))
+    runs, found = every.runs.filter(IS_CROSSED), list[tuple[dict[str, object], RunsNeeded]]()
+    for cell in every.cells.filter(IS_CROSSED)["cell"]:
+        own = of_cells(every, every.cells.filter(cell=cell))
+        told = howmany(own, accuracy=PRECISE, consistency=PRECISE)
+        if told and told[0].made:
+            found.append((own.runs.row(0, named=True), told[0]))
+    if found:
+        yield _needed(found, runs)
+
+
+_NAMED = 3
+
+
+def _needed(found: Sequence[tuple[Mapping[str, object], RunsNeeded]], runs: pl.DataFrame) -> Answer:
+    """Say how many runs the crossed cell takes that takes most, and how many cells have enough."""
+    most, one = max(found, key=lambda each: (each[1].runs or 0, each[1].high or 0))
+    have = f"each test set has {one.made // one.repeats:,}"
+    places = [""]
+    if len(found) > 1:
+        places = [*short_names(most, runs), ""]
+        enough = sum(each.enough is True for _, each in found)
+        have = f"{enough:,} of {len(found):,} cells have enough"
+    if one.runs is not None:
+        k = round(one.runs ** (1 / sources_of(str(most["vary"]))))
+        crossed = " × ".join([f"{k:,}"] * sources_of(str(most["vary"])))
+        up_to = " up to" if len(found) > 1 else ""
+        headlines = [
+            f"Accuracy to ± {PRECISE:g} takes{up_to} {one.runs:,} runs, crossed{each}; {have}."
+            for each in (*(f" {crossed}{place}" for place in places), "")
+        ]
+    elif one.high is not None:
+        headlines = [
+            f"Accuracy to ± {PRECISE:g} takes {one.high:,} crossed runs at most: spreads so far "
+            "are below one test point."
+        ]
+    else:
+        headlines = [f"How many crossed runs accuracy ± {PRECISE:g} takes is not told."]
+    text = " ".join(f"{whole_name(row, runs)}: {each.words}" for row, each in found[:_NAMED])
+    rows = [{"cell": row["cell"], "runs": each.runs, "n": each.made} for row, each in found]
+    return Answer(shortest(headlines), evidence=text, rows=rows, figures=("summary",))
+
+
+DESIGN = (
+    "With crossed sources, such as vary = init*batch, 5 × 5 runs tell a source that makes half of "
+    "the variance, and 8 × 8 one that makes a quarter, in over 8 of 10 cases."
+)
+
+
+def untold(variance: pl.DataFrame | None) -> str:
+    """Say why no source is told from 0, and which design would tell; empty if one is.
+
+    `variance`: the table of variances; None if there is none.
+    """
+    rows = None if variance is None else variance.filter(metric="accuracy")
+    if rows is None or rows.is_empty():
+        return "No cell has a repeat with two runs or more that differ, so nothing has a share."
+    if (rows.filter(part="all")["variance"] <= ROUNDING).all():
+        return "Nothing differs: on each test set, all runs of a cell have the same accuracy."
+    own = rows.filter(part="own")
+    if own.is_empty():
+        return f"In no cell does a source vary apart from the others. {DESIGN}"
+    if (own["low"] > 0).any():
+        return ""
+    n = int(own["n_runs"].to_numpy().max())
+    return f"Too few runs: by itself, no source is told from 0, from {n:,} runs at most. {DESIGN}"

@@ -21,7 +21,7 @@ from manyseed.analysis.questions.question import (
     place,
     shortest,
 )
-from manyseed.analysis.questions.usual import widest
+from manyseed.analysis.questions.usual import leveled, named, widest
 
 NEARLY = float(np.float32(0.95))  # share of a classifier's runs, as exact as the table's
 OFTEN = 1 / 3  # share of pairs of runs
@@ -35,30 +35,45 @@ _MOST_FREQUENT = pl.col("majority").drop_nulls().mode().sort().first()
 
 
 def by_point(points: pl.LazyFrame) -> pl.DataFrame:
-    """Return a row for each dataset, classifier and point: means over cells, and the most flips.
+    """Return a row for each cell and point, with the cell's `levels` (`usual.leveled`).
 
     Only the cells in which most sources vary (`usual.widest`) count.
 
-    `points`: the table, with the columns dataset, classifier and vary.
+    `points`: the table, with the columns of `AXES`.
     """
-    cells = points.select(*_GROUP, "vary").unique().collect()
-    points = points.join(widest(cells).lazy(), on=[*_GROUP, "vary"], how="semi", nulls_equal=True)
-    names = points.select(pl.col("dataset").unique()).collect()["dataset"]
-    key, weight = ["dataset", "classifier", "index"], pl.col("n_runs")
-    rows = (
-        one.group_by(pl.col("dataset", "classifier").cast(pl.String), "index").agg(
-            pl.col("truth").first(),
-            _MOST_FREQUENT,
-            n_runs=weight.sum(),
-            wrong=(pl.col("wrong") * weight).sum() / weight.sum(),
-            flips=pl.col("flips").max(),
-            margin=pl.col("margin").mean(),
-            known=(pl.col("runs_needed") <= weight).fill_null(value=False).all(),
+    cells = leveled(points)
+    kept = leveled(points, widest(cells)["cell"]).select("cell", "levels")
+    return (
+        points.join(kept.lazy(), on="cell", maintain_order="left")
+        .select(
+            pl.col(*_GROUP).cast(pl.String),
+            *("levels", "cell", "index", "truth", "majority", "n_runs", "wrong", "flips", "margin"),
+            known=(pl.col("runs_needed") <= pl.col("n_runs")).fill_null(value=False),
         )
-        # of all data sets at once, this takes several times the memory of the table
-        for one in ([points.filter(pl.col("dataset") == name) for name in names] or [points])
+        .sort(*_GROUP, "cell", "index")
+        .collect()
     )
-    return pl.concat([one.collect() for one in rows]).sort(key)
+
+
+def by_classifier(labels: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each dataset, classifier and point, over the classifier's cells.
+
+    `wrong_least` is the share of wrong runs in the cell that is right most often.
+
+    `labels`: as `by_point` returns it.
+    """
+    least = pl.col("wrong").alias("wrong_least")
+    if (labels["levels"] == "").all():
+        return labels.with_columns(least)
+    weight = pl.col("n_runs")
+    return labels.group_by(*_GROUP, "index", maintain_order=True).agg(
+        pl.col("truth", *(name for name in NAMES if name in labels.columns)).first(),
+        _MOST_FREQUENT,
+        weight.sum(),
+        (pl.col("wrong") * weight).sum() / weight.sum(),
+        least.min(),
+        pl.col("margin").mean(),
+    )
 
 
 def answer(
@@ -114,7 +129,7 @@ def _of_widest(points: pl.LazyFrame) -> str:
 def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
     found = (
         labels.drop_nulls("flips")
-        .group_by("dataset", "classifier", maintain_order=True)
+        .group_by(*_GROUP, "levels", maintain_order=True)
         .agg(
             pl.len().alias("points"),
             (pl.col("flips") > 0).sum().alias("flipping"),
@@ -128,15 +143,16 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
     if found.is_empty():
         return
     of = [
-        f"{row['flipping']:,} of {row['points']:,} of {row['classifier']} on {row['dataset']}"
+        f"{row['flipping']:,} of {row['points']:,} of {named(row)} on {row['dataset']}"
         for row in found.iter_rows(named=True)
     ]
     what = "classifier" if found["dataset"].n_unique() == 1 else "group"
     what = "dataset" if found["classifier"].n_unique() == 1 else what
+    what = "cell" if (found["levels"] != "").any() else what
     several = labels.drop_nulls("flips").filter(pl.col("flips") > 0)
     rows = several.sort(["flips", "margin"], descending=[True, False]).head(limit)
     evidence = " ".join(
-        f"{row['classifier']} on {row['dataset']}: "
+        f"{named(row)} on {row['dataset']}: "
         f"{counted(row['flipping'], 'point')} change{'s' if row['flipping'] == 1 else ''} class "
         f"between runs{_how_often(row)}; for "
         f"{row['points'] - row['unknown']:,} of {row['points']:,} points these runs tell (95 %) "
@@ -144,14 +160,19 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
         for row in found.head(limit).iter_rows(named=True)
     )
     whole = [(" between runs", what)]
-    yield Answer(
-        shortest(
-            (
-                first_ones(of, f"Points that change class{more}: {{}}.".format, what=each)
-                for more, each in (*whole, ("", what), ("", ""), *whole)
-            ),
-            LINE,
+    headline = shortest(
+        (
+            first_ones(of, f"Points that change class{more}: {{}}.".format, what=each)
+            for more, each in (*whole, ("", what), ("", ""), *whole)
         ),
+        LINE,
+    )
+    if found.height > 1 and found.select("dataset", "points").n_unique() == 1:
+        each = [f"{named(row)} {row['flipping']:,}" for row in found.iter_rows(named=True)]
+        start = f"Points that change class, of {found['points'][0]:,} of {found['dataset'][0]}"
+        headline = first_ones(each, f"{start}: {{}}.".format, what=what)
+    yield Answer(
+        headline,
         details=_listed(rows, "flips", several.height),
         rows=rows.to_dicts(),
         evidence=evidence,
@@ -179,10 +200,11 @@ def wrong_labels(
     other in each class have in common (`_are_told`). Where classes overlap there are,
     without any wrong label.
 
-    `labels`: a row per dataset, classifier and point. `asked`: columns dataset and index of the
-    points to list, where not all are.
+    `labels`: as `by_point` returns it. `asked`: columns dataset and index of the points to list,
+    where not all are.
     """
     labels, chance = _telling(labels)
+    labels = by_classifier(labels)
     ranked = suspects(labels)
     datasets = ranked["dataset"].unique(maintain_order=True).to_list()
     short, rows, evidence, but = list[str](), list[pl.DataFrame](), list[str](), ""
@@ -239,21 +261,23 @@ def _by_class(some: pl.DataFrame, every: pl.DataFrame) -> str:
 
 
 def _telling(labels: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    """Return the rows of classifiers that tell classes apart, and by dataset which do not.
+    """Return the rows of cells that tell classes apart, and by dataset which do not.
 
-    A classifier at chance is right on some points by luck, whatever their labels. It is one if its
+    A cell at chance is right on some points by luck, whatever their labels. It is one if its
     mean share of right runs over k classes is not above 1/k by 1.96 standard errors, as if points
-    were independent. Where no classifier of a dataset is better, all are kept.
+    were independent. Where no cell of a dataset is better, all are kept.
     """
-    key, p, k = ["dataset", "classifier"], 1 - pl.col("wrong"), pl.len()
+    key, p, k = [*_GROUP, "levels"], 1 - pl.col("wrong"), pl.len()
     known = labels.drop_nulls("truth").group_by(*key, "truth")
     of_class = known.agg(pl.col("wrong").mean(), n=pl.len())
     noise = (p * (1 - p) / pl.col("n")).sum().sqrt() / k
     at_chance = of_class.group_by(key).agg(poor=p.mean() - 1.96 * noise <= 1 / k)
     marked = at_chance.with_columns(poor=pl.col("poor") & ~pl.col("poor").all().over("dataset"))
-    left = marked.filter("poor").sort(key).group_by("dataset").agg("classifier")
+    left: dict[str, list[str]] = {}
+    for row in marked.filter("poor").sort(key).iter_rows(named=True):
+        left.setdefault(row["dataset"], []).append(named(row))
     told = labels.join(marked.filter("poor"), on=key, how="anti", maintain_order="left")
-    return told, dict(left.iter_rows())
+    return told, left
 
 
 def _not_counted(classifiers: Sequence[str]) -> str:
@@ -285,15 +309,17 @@ def often_wrong(
     """
     labels, chance = _telling(labels)
     is_alone = pl.col("classifier").n_unique().over("dataset") == 1
-    labels = labels.filter(is_alone)  # before points with one run are left out
+    cells = labels.filter(is_alone)  # before points with one run are left out
+    labels = by_classifier(cells)
     known = suspects(labels.filter(pl.col("n_runs") > 1), several=False)
     datasets = known["dataset"].unique(maintain_order=True).to_list()
     of = dict(labels.select("dataset", "classifier").iter_rows())
     short, rows, evidence = list[str](), list[pl.DataFrame](), list[str]()
     for dataset in datasets:
         every = known.filter(dataset=dataset)
-        wrong = every.filter(pl.col("wrong") >= NEARLY)
-        n, expected = wrong.height, _wrong_by_chance(every)
+        wrong = every.filter(pl.col("wrong_least") >= NEARLY)
+        here = cells.join(every, on=["dataset", "index"], how="semi")
+        n, expected = wrong.height, _wrong_by_chance(here)
         if not _are_told(n, expected, len(datasets)):
             continue
         rows.append(wrong)
@@ -341,24 +367,26 @@ def _wrong_together(labels: pl.DataFrame) -> float:
     If on the points of a class, which may be harder than others, these err independently.
     """
     shares = labels.group_by("truth", "classifier").agg(
-        (pl.col("wrong") >= NEARLY).mean(), n=pl.len()
+        (pl.col("wrong_least") >= NEARLY).mean(), n=pl.len()
     )
-    of_class = shares.group_by("truth").agg(pl.col("wrong").product() * pl.col("n").max())
-    return float(of_class["wrong"].sum())
+    of_class = shares.group_by("truth").agg(pl.col("wrong_least").product() * pl.col("n").max())
+    return float(of_class["wrong_least"].sum())
 
 
-def _wrong_by_chance(points: pl.DataFrame) -> float:
+def _wrong_by_chance(labels: pl.DataFrame) -> float:
     """Return how many points nearly every run would get wrong if a class had no hard ones.
 
-    `points`: those of a dataset and a single classifier. Runs that differ in accuracy have fewer
-    in common than runs of their mean.
+    `labels`: those of a dataset and a single classifier, whose cells are each taken to err by
+    themselves. Runs that differ in accuracy have fewer in common than runs of their mean.
     """
     from scipy.stats import binom
 
-    runs = pl.col("n_runs")
-    share = (pl.col("wrong") * runs).sum().over("truth") / runs.sum().over("truth")
-    n, p = (points.select(one).to_series().to_numpy() for one in (runs, share))
-    return float(binom.sf(np.ceil(NEARLY * n - 1e-6) - 1, n, p).sum())
+    runs, alike = pl.col("n_runs"), ("levels", "truth")
+    share = (pl.col("wrong") * runs).sum().over(alike) / runs.sum().over(alike)
+    n, p = (labels.select(one).to_series().to_numpy() for one in (runs, share))
+    nearly = pl.Series("nearly", binom.sf(np.ceil(NEARLY * n - 1e-6) - 1, n, p))
+    of_point = labels.select("index", nearly).group_by("index").agg(pl.col("nearly").product())
+    return float(of_point.sort("index")["nearly"].sum())
 
 
 def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
@@ -367,6 +395,8 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
     Or those of datasets that a single one did. Ordered by the share of wrong runs of the classifier
     that is right most often, then by the mean share, then by the mean rank of the true class's
     margin, the lowest first.
+
+    `labels`: as `by_classifier` returns it.
     """
     rank = pl.col("margin").rank().over("dataset", "classifier")
     return (
@@ -378,7 +408,7 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
             pl.len().alias("classifiers"),
             pl.col("n_runs").sum(),
             pl.col("wrong").mean(),
-            pl.col("wrong").min().alias("wrong_least"),
+            pl.col("wrong_least").min(),
             pl.col("_rank").mean(),
         )
         .filter(pl.col("classifiers") == pl.col("classifiers").max().over("dataset"))
@@ -393,8 +423,8 @@ def suspects(labels: pl.DataFrame, *, several: bool = True) -> pl.DataFrame:
 
 
 def _by(row: Mapping[str, Any]) -> str:
-    """Name the classifier, where a row is of one."""
-    return f", {row['classifier']}" if row.get("classifier") else ""
+    """Name the cell, where a row is of one."""
+    return f", {named(row)}" if row.get("classifier") else ""
 
 
 def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:

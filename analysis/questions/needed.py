@@ -116,6 +116,16 @@ def whole_name(row: Mapping[str, Any], runs: pl.DataFrame) -> str:
     return ", ".join([first, *_levels(row, runs), f"cell {row['cell']}"])
 
 
+def cell_in_short(row: Mapping[str, Any], runs: pl.DataFrame) -> str:
+    """Name the cell of a row by its classifier, its unusual levels and its data, if these differ.
+
+    What varies is left out.
+    """
+    levels = _levels({**row, "vary": None}, runs)
+    on = f" on {row['dataset']}" if runs["dataset"].n_unique() > 1 else ""
+    return f"{' '.join([str(row['classifier']), *levels])}{on}"
+
+
 def short_names(row: Mapping[str, Any], runs: pl.DataFrame) -> tuple[str, str]:
     """Name the cell of a row by its levels, and shorter without its dataset."""
     dataset = f"{row['dataset']} × " if runs["dataset"].n_unique() > 1 else ""

@@ -331,7 +331,7 @@ PAGE = (
     Question(
         "enough",
         "How many seeds does it take to know each cell's mean accuracy to ± 0.005?",
-        "analysis.questions.howmany:answer",
+        "analysis.questions.crossed:answer",
         tables=("runs", "repeats"),
         on_page=True,
     ),

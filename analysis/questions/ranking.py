@@ -11,6 +11,7 @@ import polars as pl
 from manyseed.analysis.counts import fixed, some
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
+from manyseed.analysis.questions.oneclass import answer as of_one_class
 from manyseed.analysis.questions.quantiles import normal_above, t_below
 from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.rows import REPEAT, VARIES, Tables
@@ -261,8 +262,9 @@ def _outlying(found: pl.DataFrame, runs: pl.DataFrame) -> tuple[str, str]:
 
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say which runs are unlike the others of their repeat, and where the test cannot tell."""
-    tables, options = evidence.tables, evidence.options
-    key = ["cell", "repeat_index"]
+    tables = evidence.tables if evidence.every is None else evidence.every
+    key, options = ["cell", "repeat_index"], evidence.options
+    yield from of_one_class(tables)
     varying = tables.repeats.filter(VARIES).select(*key, "delta", "n_test")
     every = tables.runs.join(varying, on=key)
     runs = _compared(every.filter(pl.col("alpha_hat").is_not_null()), options.close)

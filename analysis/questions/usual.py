@@ -6,14 +6,16 @@ the axes, then the one with most training rows, then the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES, FRACTION, told
+from manyseed.analysis.counts import fixed, some
 from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
-from manyseed.analysis.questions.question import LINE, Answer, shortest
+from manyseed.analysis.questions.question import LINE, Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import SIZE, Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
@@ -244,3 +246,55 @@ def of_usual(points: pl.LazyFrame) -> pl.LazyFrame:
         return points
     usual, _ = usual_cells(cells)
     return points.filter(pl.col("cell").is_in(usual["cell"].to_list()))
+
+
+def leveled(
+    points: pl.LazyFrame, kept: Collection[int] | None = None, but: str = ""
+) -> pl.DataFrame:
+    """Return the cells of the table of points, with their `levels`, in words.
+
+    These are those of the axes in which the cells of a classifier on a dataset differ. Where cells
+    were added up, only what varies is that of all of them.
+
+    `points`: with columns of `AXES`. `kept`: only these cells. `but`: an axis that is not named.
+    """
+    axes = [axis for axis in AXES if axis in points.collect_schema().names()]
+    cells = points.select("cell", "n_cells", *axes).unique().collect().sort("cell")
+    cells = cells.with_columns(pl.col(*axes).cast(pl.String))
+    if kept is not None:
+        cells = cells.filter(pl.col("cell").is_in([*kept]))
+    words = {"train_fraction": pl.format("train fraction {}", "train_fraction")}
+    levels: list[pl.Expr] = [
+        pl.when(
+            pl.col(axis).n_unique().over("dataset", "classifier") > 1,
+            (pl.col("n_cells") == 1) | (axis == "vary"),
+        ).then(words.get(axis, pl.col(axis)))
+        for axis in axes
+        if axis not in ("dataset", "classifier", but)
+    ]
+    levels = levels or [pl.lit("")]
+    return cells.with_columns(levels=pl.concat_str(levels, separator=" ", ignore_nulls=True))
+
+
+def named(row: Mapping[str, Any]) -> str:
+    """Name the cell of a row by its classifier, and its levels if the classifier has several."""
+    return f"{row['classifier']} {row.get('levels') or ''}".rstrip()
+
+
+def between_sets(evidence: Evidence) -> str:
+    """Say how much the accuracy of usual cells varies between test sets, where that is told."""
+    if evidence.variance is None or evidence.variance.is_empty():
+        return ""
+    cells, _ = usual_models(evidence.tables.cells)
+    of_sets = evidence.variance.filter(
+        pl.col("low") > 0, metric="accuracy", part="between test sets"
+    )
+    rows = of_sets.select("cell", "variance", "low", "high").join(cells, on="cell")
+    told = [
+        f"{row['classifier']} on {row['dataset']} {fixed(row['variance'] ** 0.5)} "
+        f"({fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)})"
+        for row in rows.sort("variance", "cell", descending=[True, False]).iter_rows(named=True)
+    ]
+    return f" Between test sets, beyond what runs add, its sd is {some(told, 5)} (95 %)." * bool(
+        told
+    )

@@ -26,7 +26,7 @@ from manyseed.analysis.metrics.metric import better
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
-from manyseed.analysis.questions.hardpoints import LISTED, often_wrong, wrong_labels
+from manyseed.analysis.questions.hardpoints import LISTED, by_classifier, often_wrong, wrong_labels
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers, place
 from manyseed.analysis.report.citations import STUDIES
@@ -282,7 +282,7 @@ def _to_look_at(labels: pl.DataFrame, verdicts: Sequence[Answer]) -> Rows:
         .sort(["flips", *key], descending=[True, *[False] * len(key)])
         .group_by("dataset", maintain_order=True)
         .head(LISTED)
-        .with_columns(why="flips, " + pl.col("classifier"))
+        .with_columns(why=pl.format("flips, {} {}", "classifier", "levels").str.strip_chars_end())
     )
     hangs_on = pl.DataFrame(
         [(row["dataset"], row["index"]) for one in verdicts for row in one.rows[:LISTED]],
@@ -291,7 +291,8 @@ def _to_look_at(labels: pl.DataFrame, verdicts: Sequence[Answer]) -> Rows:
     ).unique()
     majority = pl.col("majority")
     every = (
-        labels.cast({"index": pl.Int64})
+        by_classifier(labels)
+        .cast({"index": pl.Int64})
         .join(hangs_on, on=["dataset", "index"], how="semi")
         .group_by("dataset", "index")
         .agg(

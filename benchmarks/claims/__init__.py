@@ -18,6 +18,7 @@ from benchmarks.claims import (
     levels,
     needed,
     noise,
+    oneclass,
     points,
     scores,
     skewed,
@@ -40,6 +41,7 @@ CLAIMS: tuple[Claim, ...] = (
     *scores.CLAIMS,
     *points.CLAIMS,
     *noise.CLAIMS,
+    *oneclass.CLAIMS,
     *averaged.CLAIMS,
     *skewed.CLAIMS,
 )

@@ -268,7 +268,7 @@ CLAIMS: tuple[Claim, ...] = (
                 f"no other part, 8 test sets of 20 runs: {FROM_0}",
             ),
             (
-                *("test set", "between test sets", "between", 1.0, "between test sets, beyond"),
+                *("test set", "between test sets", "between", 1.0, "[Bb]etween test sets, beyond"),
                 *(APART, f"sd 7 times that of runs: {FROM_0}"),
             ),
             (

@@ -15,6 +15,7 @@ from benchmarks.claims.record import CHEAP, Claim, Tally, interval, miss
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.crossed import places
+from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.questions.variance import INTERACTION, OWN, variance
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
@@ -91,7 +92,32 @@ def over_seeds(difference: float, noise: Noise = normal) -> Callable[[int], Tall
     return count
 
 
+def unlike(parts: tuple[float, float, float], fallen: float) -> Callable[[int], Tally]:
+    """Return whether a run is called unlike the others, of which one is worse by `fallen`."""
+
+    def count(seed: int) -> Tally:
+        (drawn,) = _runs(seed, parts, 1)
+        drawn[11] -= fallen
+        facts = {"cell": 0, "repeat_index": 0, "identical": False, "n_test": 10_000}
+        rows = [{**facts, "run_index": n, "accuracy": x} for n, x in enumerate(drawn)]
+        return Tally(outlying(pl.DataFrame(rows)).height > 0)
+
+    return count
+
+
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "1 of 25 crossed runs is unlike the others in accuracy",
+        "answers, howmany",
+        r"\{\} the others (of \{\} )?in accuracy",
+        0.01,
+        "sweeps",
+        unlike(ALIKE, 0.0),
+        unlike(ALIKE, 0.3),
+        f"{EQUAL}; 10,000 test points",
+        "one run is worse by 0.3",
+        CHEAP,
+    ),
     interval(
         "interaction of init × batch: sd 0.010 (0.008 to 0.014)",
         "variance",
@@ -109,6 +135,18 @@ CLAIMS: tuple[Claim, ...] = (
         told("init", OWN, (3.0, 1.0, 1.0)),
         EQUAL,
         "sd 3 times that of the others: is told from 0",
+    ),
+    Claim(
+        "Too few runs; 5 × 5 crossed runs tell a source that makes half of the variance",
+        "sources, variance",
+        r"^With crossed sources|^Too few runs: by itself|does a source vary apart|"
+        r"^Nothing differs: on each|more that differ, so nothing has a share",
+        0.05,
+        "sweeps",
+        told("init", OWN, (0.0, 1.0, 1.0)),
+        told("init", OWN, (math.sqrt(2), 1.0, 1.0)),
+        "5 × 5 crossed runs on one test set; init by itself does nothing",
+        "init makes half of the variance, batch and interaction a quarter each",
     ),
     interval(
         "A - B over seeds, of crossed cells",

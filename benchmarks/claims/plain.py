@@ -28,8 +28,9 @@ PLAIN: Mapping[str, str] = {
     r"are enough, what matters, and which|^Of other runs$": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
     ),
-    r"^ With so few runs, they are not compared": (
-        "That spreads of classifiers with few runs are told beside each other, without a test."
+    r"^With (so few|crossed) runs$|^ \{\}, they are not compared": (
+        "That spreads of classifiers with few or crossed runs are told beside each other, without "
+        "a test."
     ),
     r"^is the same in all$": "In how many runs the numbers of one cell in two sweeps differ.",
     r"^ Of \{\}, runs with vary": (
@@ -56,6 +57,16 @@ PLAIN: Mapping[str, str] = {
         "How many points change class often, what α̂ and error consistency between two sides are "
         "over, and how much larger the scores of one are, as counted."
     ),
+    r"act together count in several|above 100%: by chance|flips no more alone than|"
+    r"above 100% is that of": (
+        "Shares of flips overlap. That a share above 100 % is chance is mathematics: a run's flips "
+        "with another, at fixed values of some sources, are on average no more than at free ones, "
+        "as the sum of squared class shares is convex."
+    ),
+    r"^Most runs (of a cell )?predict|no run of these is named": (
+        "Cells most of whose runs predict one class, as counted."
+    ),
+    r"as other parts are estimated below 0": "Why a share of a variance is above 100 %.",
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
     r"^Not compared with others, which differ": (
@@ -82,7 +93,7 @@ PLAIN: Mapping[str, str] = {
         "`howmany --difference`: how many runs of each tell two apart, from the same interval of "
         "the spread as for a mean, by the formula of the t test, which a test simulates."
     ),
-    r"a full cross of {} values": (
+    r"a full cross of {} values|takes(\{\})? \{\} (runs, )?crossed|crossed runs accuracy ± \{\}": (
         "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
     r"assumes? (roughly )?normal|normal values, (but these|and may miss)|"

@@ -41,8 +41,9 @@ def labelled(
         )
         right[:, at] = rng.random((8, wrong)) < 0.02
         margin = np.where(right, 1, -1) * rng.exponential(size=right.shape)
-        facts = {"dataset": "d", "classifier": f"c{number}", "index": np.arange(n), "truth": "a"}
+        facts = {"dataset": "d", "classifier": f"c{number}", "levels": "", "truth": "a"}
         values = {
+            "index": np.arange(n),
             "majority": np.where(right.mean(axis=0) > 0.5, "a", "b"),
             "wrong": 1 - right.mean(axis=0),
             "margin": margin.mean(axis=0),
@@ -89,6 +90,7 @@ def _flipping(share: float, seed: int) -> Tally:
             "classifier": "c",
             "vary": "init",
             "cell": 0,
+            "n_cells": 1,
             "truth": "a",
             "index": np.arange(100),
             "majority": "a",
@@ -150,6 +152,7 @@ def few_of_each(hard: float, seed: int) -> Tally:
             {
                 "dataset": "d",
                 "classifier": name,
+                "levels": "",
                 "index": np.arange(n),
                 "truth": [f"class {each}" for each in truth],
                 "majority": "a",
@@ -184,6 +187,7 @@ def _single(hard: float, seed: int) -> Tally:
         {
             "dataset": "d",
             "classifier": "c",
+            "levels": "",
             "index": np.arange(n),
             "truth": [f"class {each}" for each in truth],
             "majority": "a",

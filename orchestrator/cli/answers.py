@@ -177,7 +177,8 @@ def answers(
             _say_none(sweep)
         console.print()
         for note in notes(sweep):
-            say(note, style="yellow")
+            if note not in {one.evidence for one in found}:
+                say(note, style="yellow")
     else:
         _say_headlines(sweep, found, where)
         if any("most frequent class" in one.headline for one in found) and _are_balanced(sweep):
@@ -218,7 +219,7 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     if not found:
         _say_none(sweep)
     console.print()
-    number = len(notes(sweep))
+    number = len({*notes(sweep)} - {one.evidence for one in found})
     more = f", and {counted(number, 'note')}" if number else ""
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
     for what, verb, runs in again_without(sweep.readable, sweep.results, found):
@@ -410,7 +411,7 @@ def _asked(
             see = "--limit, --where and --json" if "limit" in given else "--where and --json"
             _say(found, why=why, limit=limit if is_asked else None, see=see)
             if not found.answers:
-                _say_none(sweep, question.name)
+                _say_none(sweep, question.name, told=bool(found.cannot_tell))
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     if form in formats.IN_WORDS and (where := given.get("where")) and not question.formats:
@@ -472,7 +473,7 @@ def _asked(
             said = " ".join(line for one in found.answers for line in one.headline.splitlines())
             say(f"The answer has no rows: {said}", to=errors)
         else:
-            _say_none(sweep, question.name, to=errors)
+            _say_none(sweep, question.name, told=bool(found.cannot_tell), to=errors)
 
 
 def _describe(
@@ -524,12 +525,13 @@ def _are_unlike(found: Reply) -> bool:
     )
 
 
-def _say_none(sweep: Sweep, name: str = "", **to: Any) -> None:
-    """Say why there is no answer, and what tells more."""
+def _say_none(sweep: Sweep, name: str = "", *, told: bool = False, **to: Any) -> None:
+    """Say why there is no answer, unless that is told, and what tells more."""
     from manyseed.orchestrator.results.answers.unanswered import none_told, others
 
     cells = sweep.results["cells"]
-    say(none_told(cells, name), **to)
+    if not told:
+        say(none_told(cells, name), **to)
     for what, verb, *words in others(name, cells):
         say_next(what, verb, sweep.directory, *words, **to)
 

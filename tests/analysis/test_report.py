@@ -452,6 +452,7 @@ def points_of(majority=("a", "b")):
         {
             "dataset": "d",
             "classifier": ["lr", "mlp"],
+            "levels": ["", "lr=0.1"],
             "index": [3, 3],
             "truth": "a",
             "majority": majority,
@@ -480,7 +481,10 @@ def test_points_are_shown_as_small_images(shape, kind, size):
     asked = []
     (table,) = of_points(points_of(), [HANGING], lambda *which: asked.append(which) or pixels)
     assert asked == [("d", [3])]
-    assert [strip.title for strip in table.strips] == ["d: flips, mlp", "d: lr > mlp hangs on it"]
+    assert [strip.title for strip in table.strips] == [
+        "d: flips, mlp lr=0.1",
+        "d: lr > mlp hangs on it",
+    ]
     flips, hangs = (strip.images[0] for strip in table.strips)
     assert flips.alt == "row 3, labelled a, mostly predicted b, wrong in 50 % of runs"
     assert hangs.alt == "row 3, labelled a, wrong in 38 % of runs"  # over both classifiers

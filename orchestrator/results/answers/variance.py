@@ -11,6 +11,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import has_own
+from manyseed.analysis.questions.crossed import untold
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import (
     ASSUMED,
@@ -136,6 +137,8 @@ def sentence(row: Mapping[str, Any], *, one_model: bool = False) -> str:
             return f"{part}: none seen, as nothing differs, {bound}{_at_most(high)}{basis}"
         return f"{part}: sd {value**0.5:.2g}, below one test point{_at_most(high)}{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
+    if share and row["share"] > 1:
+        share += ", as other parts are estimated below 0"
     on, assumes = "", ""
     if row["over"] == SEEDS:
         on, assumes = ", on this one test set", f"; the interval assumes {ASSUMED}"
@@ -255,7 +258,9 @@ def reply(groups: Sequence[VarianceSplit]) -> Reply:
     rows = (row for group in groups for row in group.rows if row["over"] == TEST_SETS)
     few = too_few(min((row["n_repeats"] for row in rows), default=0))
     columns, table, below = _table(groups) if groups else ((), (), ())
-    notes = [few] if few else []
+    every = [row for group in groups for row in group.rows]
+    why = untold(pl.DataFrame(every, infer_schema_length=None)) if every else ""
+    notes = [text for text in (few, why) if text]
     return Reply(
         answers, {"groups": values}, notes=notes, columns=columns, table=table, below=below
     )

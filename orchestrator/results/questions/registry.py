@@ -262,7 +262,8 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     }
     found = ask(sweep, question, **asked)
     if question.tell is None:
-        return Reply(found, {"answers": [one.values() for one in found]})
+        why = () if found else _why_none(sweep, question)
+        return Reply(found, {"answers": [one.values() for one in found]}, cannot_tell=why)
     told: Reply = imported(question.tell)(
         found, **{name: one for name, one in given.items() if name in of_tell}
     )
@@ -273,6 +274,15 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     return replace(told, answers=answers)
 
 
+def _why_none(sweep: AskedSweep, question: Question) -> Sequence[str]:
+    """Say why a question has no answer, where more than one thing may be why."""
+    if question.name != "sources":
+        return ()
+    from manyseed.analysis.questions.crossed import untold
+
+    return [*filter(None, [untold(evidence(sweep.readable)[0].variance)])]
+
+
 def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tables]:
     """Return what the page's questions are answered from, and the tables with duplicate fits.
 
@@ -281,6 +291,7 @@ def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tab
     """
     from manyseed.analysis.axes import AXES
     from manyseed.analysis.questions.effects import effects
+    from manyseed.analysis.questions.oneclass import NEEDED
     from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, SET_APART
     from manyseed.analysis.tables.rows import (
         CELL_KEY,
@@ -303,7 +314,7 @@ def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tab
 
     results, record = read_results(paths), Analysis.read(paths)
     facts = ("identical", "accuracy", "recipe", "fit_seconds", "delta")
-    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT, *SET_APART)
+    of_runs = (*CELL_KEY, *RUN, *AXES, *facts, *COMPARED, *HELD_OUT, *SET_APART, *NEEDED)
     tables = at_last(results.of_analysis(DRAWN_PAIRS, run_columns=of_runs, whole=True))
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None

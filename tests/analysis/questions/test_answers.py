@@ -13,12 +13,12 @@ from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import Accuracies, Mean, verdict
-from manyseed.analysis.questions.classifiers import block, of_few_runs, spreads
+from manyseed.analysis.questions.classifiers import answer_spread, block, of_few_runs, spreads
 from manyseed.analysis.questions.drawn import anew_in
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.intervals import of_variance
-from manyseed.analysis.questions.question import WORDS, all_or_first, answers
+from manyseed.analysis.questions.question import WORDS, Evidence, all_or_first, answers
 from manyseed.analysis.questions.ranking import outlying
 from manyseed.analysis.questions.standings import (
     Standing,
@@ -27,6 +27,7 @@ from manyseed.analysis.questions.standings import (
     in_words,
     standings,
 )
+from manyseed.analysis.questions.variance import variance as split
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
@@ -890,3 +891,15 @@ def test_cells_of_one_classifier_that_differ_in_what_varies_are_not_taken_togeth
     assert re.search(r"deviation of init(\+batch)? 0\.\d+ \(.*\), init", one)
     ((_, of_two),) = [one for one in headlines(varied("a", "b", datasets=2)) if one[0] == "spread"]
     assert of_two.startswith("Between seeds, sd of accuracy (vary init+batch): a 0.")
+
+
+def test_the_spread_between_test_sets_is_told_with_that_between_seeds():
+    made = planted(repeats=10, sd=0.005, between=0.02)
+    rows = split(made)
+    evidence = Evidence(made, effects(made, by=("classifier",)), rows, OPTIONS)
+    (told,) = answer_spread(evidence)
+    of_sets = rows.filter(metric="accuracy", part="between test sets").sort("variance")
+    row = of_sets.row(-1, named=True)
+    sd, low, high = (f"{row[name] ** 0.5:.4f}" for name in ("variance", "low", "high"))
+    assert " Between test sets, beyond what runs add, its sd is " in told.evidence
+    assert f" {sd} ({low} to {high})" in told.evidence, told.evidence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -10,12 +11,17 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import Options
 from manyseed.analysis.questions import crossed
+from manyseed.analysis.questions.classifiers import of_few_runs
 from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.crossed import Crosses, places
 from manyseed.analysis.questions.effects import EFFECTS, comparisons
 from manyseed.analysis.questions.flips import flips
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
+from manyseed.analysis.questions.question import Evidence
+from manyseed.analysis.questions.ranking import answer as ranking
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ALL,
@@ -24,11 +30,12 @@ from manyseed.analysis.questions.variance import (
     OWN,
     TEST_SET,
 )
-from manyseed.analysis.tables.rows import independent
+from manyseed.analysis.tables.rows import independent, of_cells
 from manyseed.jobs.run import crossing
 from manyseed.orchestrator.results.answers.variance import sentence
 from tests.analysis.questions.test_variance import KEY, found, tables
 
+OPTIONS = Options()
 SETS = {"vary": "init*batch"}
 
 
@@ -338,3 +345,90 @@ def test_flips_by_source_are_the_planted_split(vary):
     assert found.headline.startswith(f"Of the flips seen of mlp on toy, {vary}: init alone ")
     plain = pl.DataFrame(rows, schema=names, orient="row").with_columns(vary=pl.lit("init"))
     assert not [*flips(plain)]
+
+
+def crossed_sweep(parts, names=("mlp",), datasets=("d",), fallen=0.0):
+    """Tables of 4 × 4 crossed runs on one test set for each classifier and dataset."""
+    rng = np.random.default_rng(3)
+    cells = []
+    for dataset, name in product(datasets, names):
+        values = 0.9 + 0.01 * in_rows(planted(rng, parts, 4))
+        values[0, 11] -= fallen
+        cells.append(({**SETS, "dataset": dataset, "classifier": name}, values))
+    made = tables(cells)
+    plain = {"identical": False, "coverage": 1.0, "n_distinct": 16, "alpha_hat": None}
+    plain |= {"delta": None, "accuracy_mean": None}
+    repeats = made.repeats.with_columns(pl.lit(v).alias(k) for k, v in plain.items())
+    axes = [name for name in repeats.columns if name in AXES]
+    return replace(
+        made,
+        runs=made.runs.join(repeats.select("cell", *axes).unique(), on="cell").with_columns(
+            identical=pl.lit(value=False),
+            alpha_hat=pl.lit(None, pl.Float64),
+        ),
+        repeats=repeats.with_columns(delta=pl.lit(None, pl.Float64)),
+    )
+
+
+PARTS = {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
+
+
+def evidence_of(made):
+    return Evidence(independent(made), pl.DataFrame(), None, OPTIONS, every=made)
+
+
+def test_spreads_of_crossed_cells_are_of_all_runs_and_told_by_dataset():
+    made = crossed_sweep(PARTS, datasets=("d", "e"))
+    spreads, alike, sets, _ = of_few_runs(made)
+    assert ({one.classifier for one in spreads}, alike, sets) == ({"mlp on d", "mlp on e"}, [], 1)
+    for cell, name in enumerate(("mlp on d", "mlp on e")):
+        row = found(made, cell=cell)[ACCURACY, "init*batch", ALL]
+        (one,) = (one for one in spreads if one.classifier == name)
+        assert one.runs == 16
+        ends = (one.sd**2, one.low**2, one.high**2)
+        assert ends == pytest.approx((row["variance"], row["low"], row["high"]))
+
+
+def test_the_crossed_cell_that_takes_most_runs_is_named():
+    made = crossed_sweep(PARTS, names=("cnn", "mlp"))
+    (told,) = crossed.answer(evidence_of(made))
+    assert re.fullmatch(
+        r"Accuracy to ± 0.005 takes up to [\d,]+ runs, crossed ([\d,]+) × \1 \((cnn|mlp)\); "
+        "0 of 2 cells have enough.",
+        told.headline,
+    )
+    assert [row["n"] for row in told.rows] == [16, 16]
+    by_cell = [
+        crossed.howmany(of_cells(made, made.cells.filter(cell=cell)), accuracy=0.005, consistency=1)
+        for cell in (0, 1)
+    ]
+    assert [row["runs"] for row in told.rows] == [one.runs for one, _ in by_cell]
+
+
+def test_an_unlike_run_off_the_diagonal_is_named():
+    made = crossed_sweep(PARTS, fallen=0.4)
+    (told,) = ranking(evidence_of(made))
+    assert "1 of 16 runs is unlike the others in accuracy; see run 0:0:11" in told.headline
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (None, "No cell has a repeat"),
+        ([("all", 0.0, None)], "Nothing differs"),
+        ([("all", 1.0, 0.5)], "In no cell does a source vary apart"),
+        ([("all", 1.0, 0.5), ("own", 0.5, 0.0)], "Too few runs: by itself"),
+        ([("all", 1.0, 0.5), ("own", 0.5, 0.1)], ""),
+    ],
+)
+def test_why_no_source_is_told_is_said(rows, said):
+    table = None
+    if rows:
+        schema = {"part": pl.String, "variance": pl.Float64, "low": pl.Float64}
+        table = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
+            metric=pl.lit(ACCURACY), n_runs=pl.lit(16)
+        )
+    told = crossed.untold(table)
+    assert told.startswith(said)
+    assert bool(told) == bool(said)
+    assert ("5 × 5 runs" in told) == said.startswith(("In no", "Too few"))

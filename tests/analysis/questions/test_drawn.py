@@ -68,7 +68,8 @@ def flips_told(found):
 def test_flips_of_noise_are_not_those_of_a_source_alone():
     told = flips_told(points_of(0, source=0.0, noise=0.3))
     assert "alone" not in told.headline
-    assert "batch + label noise 1" in told.headline
+    assert "init + label noise 1" in told.headline
+    assert "batch + label noise 1" in told.evidence
     assert "What a source flips alone is not told: label noise is drawn anew" in told.evidence
     assert "batch alone" in flips_told(points_of(0, source=0.3, noise=0.0)).headline
 

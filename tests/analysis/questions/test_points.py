@@ -267,14 +267,120 @@ def test_how_often_points_change_class_is_told_where_one_run_is_not_often(runs):
 
 @pytest.mark.parametrize("kind", ["dataset", "classifier", "group"])
 def test_what_is_left_out_of_a_sentence_is_named(kind):
-    names = [f"{'long' * 8}{number}" for number in range(4)]
+    names = [f"{'long' * 8}{number}" for number in range(9)]
     cells = {
         "dataset": [(name, "m", "init") for name in names],
         "classifier": [("d", name, "init") for name in names],
         "group": [(name, name, "init") for name in names],
     }[kind]
-    first, *_ = answers(table(cells, [np.array([0.4, 0.2, 0.0, 0.1])] * 4))
-    assert re.search(rf" and [123] more {kind}s?\.$", first.headline), first.headline
+    first, *_ = answers(table(cells, [np.array([0.4, 0.2, 0.0, 0.1])] * 9))
+    assert re.search(rf" and \d more {kind}s?\.$", first.headline), first.headline
+
+
+def of_two_settings(flips, majority=None, wrong=None):
+    """Points of three cells: the first two are of one classifier with other hparams."""
+    cells = [("d", "m", "init"), ("d", "m", "init"), ("d", "x", "init")]
+    found = table(cells, flips, majority, wrong, n=len(flips[0]))
+    settings = pl.col("cell").replace_strict(SETTINGS, return_dtype=pl.String)
+    return found.with_columns(hparams=settings)
+
+
+SETTINGS = {0: "lr=0.1", 1: "lr=0.3", 2: "default"}
+
+
+def test_points_that_change_class_are_those_of_a_cell():
+    """Settings of a classifier are told apart, as by accuracies: no union, no larger of two."""
+    flips = [np.array(one) for one in ([0.4, 0.0, 0.0], [0.0, 0.2, 0.8], [0.3, 0.0, 0.0])]
+    majority = [list("aab"), ["a", "b", None], list("aaa")]
+    first, *_ = answers(of_two_settings(flips, majority))
+    assert first.headline == ("Points that change class, of 3 of d: m lr=0.3 2, m lr=0.1 1, x 1.")
+    top, *_ = first.rows
+    told = {name: top[name] for name in ("cell", "levels", "index", "n_runs", "majority")}
+    assert told == {"cell": 1, "levels": "lr=0.3", "index": 2, "n_runs": 10, "majority": None}
+    assert "d, row 2, m lr=0.3: flips 0.80, labelled a, predicted: a tie" in first.details[0]
+    assert "m lr=0.1 on d: 1 point changes class between runs, 1 of them in a third" in (
+        first.evidence
+    )
+
+
+def test_a_single_setting_of_a_classifier_is_not_named():
+    found = of_two_settings([np.array([0.4, 0.0])] * 3).filter(pl.col("cell") > 0)
+    first, *_ = answers(found)
+    assert first.headline == "Points that change class, of 2 of d: m 1, x 1."
+    assert {row["levels"] for row in first.rows} == {""}
+
+
+def test_points_of_cells_added_up_are_named_by_what_varies_alone():
+    found = of_two_settings([np.array([0.4, 0.0])] * 3).with_columns(
+        n_cells=pl.lit(2, pl.UInt32), vary=pl.Series(["init", "init", "batch"] * 2).sort()
+    )
+    assert {row["levels"] for row in answers(found)[0].rows} <= {"", "init", "batch"}
+
+
+def test_a_point_is_wrong_in_nearly_every_run_if_it_is_in_each_cell():
+    """Half of the runs of a classifier, those of one setting, get all but five points right."""
+    right, always = np.zeros(100), np.arange(100) < 20
+    settings = [always * 1.0, (np.arange(100) < 5) * 1.0, always * 1.0]
+    found = of_two_settings([right] * 3, wrong=settings)
+    hard = [one for one in answers(found) if "nearly every run" in one.headline]
+    assert [row["index"] for one in hard for row in one.rows] == [0, 1, 2, 3, 4]
+    alone = found.filter(pl.col("cell") < 2)
+    (told,) = (one for one in answers(alone) if "nearly every run" in one.headline)
+    assert told.headline.startswith("5 of 100 tested points of d are wrong in nearly every run")
+    assert told.rows[0]["n_runs"] == 20
+
+
+def test_a_setting_that_guesses_is_left_out_by_itself():
+    rng = np.random.default_rng(0)
+    hard = np.arange(100) < 5
+    wrong = [hard * 1.0, rng.binomial(10, 0.5, 100) / 10, hard * 1.0]
+    found = of_two_settings([np.zeros(100)] * 3, wrong=wrong)
+    truth = pl.when(pl.col("index") % 2 == 0).then(pl.lit("a")).otherwise(pl.lit("b"))
+    (told,) = (one for one in answers(found.with_columns(truth=truth)) if "nearly" in one.headline)
+    assert "every classifier but m lr=0.3" in told.headline, told.headline
+
+
+def test_flips_by_source_are_of_cells_alike_in_hparams():
+    """A larger share of one setting's many flips says nothing of the other's few."""
+    vary = ("init", "batch", "init+batch")
+    cells = [("d", "m", one) for _ in range(2) for one in vary]
+    whole = np.array([0.4, 0.2, 0.0, 0.1])
+    flips = [0.75 * whole, 0.25 * whole, whole, 0.1 * whole, 0.15 * whole, 0.2 * whole]
+    hparams = ["lr=0.1"] * 3 + ["lr=0.3"] * 3
+    plain = table(cells, flips)
+    described = plain.select("cell", *AXES).unique(maintain_order=True).sort("cell")
+    described = described.with_columns(hparams=pl.Series(hparams))
+    whole_table = plain.select(*points.SCHEMA)
+    found = described.join(points.related(whole_table, described, (*AXES, "hparams")), on="cell")
+    (told,) = (one for one in answers(found) if "flips seen" in one.headline)
+    assert told.headline == (
+        "Of the flips seen of m on d, lr=0.1: init alone 75%, batch alone 25%; 1 more."
+    )
+    assert "; lr=0.3: batch alone 75%, init alone 50%; estimates" in told.evidence
+    shares = {(row["levels"], row["vary"]): round(row["share"], 2) for row in told.rows}
+    assert shares["lr=0.3", "init"] == 0.5
+    assert shares["lr=0.1", "init"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ((0.9, 0.4), "; these overlap."),
+        ((1.25, 0.5), "; above 100%: by chance."),
+        ((0.6, 0.4), "."),
+    ],
+)
+def test_shares_above_the_whole_are_explained(shares, said):
+    whole = np.array([0.4, 0.2, 0.0, 0.1])
+    cells = [("d", "m", vary) for vary in ("init", "batch", "init+batch")]
+    (told,) = (
+        one
+        for one in answers(table(cells, [shares[0] * whole, shares[1] * whole, whole]))
+        if "flips seen" in one.headline
+    )
+    parts = f"init alone {shares[0]:.0%}, batch alone {shares[1]:.0%}"
+    assert told.headline == f"Of the flips seen of m on d: {parts}{said}"
+    assert ("values drawn here" in told.evidence) == (shares[0] > 1)
 
 
 def test_classifiers_disagree_where_their_majorities_do():
@@ -289,7 +395,7 @@ def test_classifiers_disagree_where_their_majorities_do():
 @pytest.mark.parametrize("seed", range(5))
 def test_planted_wrong_labels_come_first(seed):
     labels, at = labelled(seed, 20)
-    ranked = hardpoints.suspects(labels)
+    ranked = hardpoints.suspects(hardpoints.by_classifier(labels))
     assert at <= set(ranked["index"][:30].to_list())
     (told,) = hardpoints.wrong_labels(labels)
     wrong = (
@@ -326,7 +432,8 @@ def test_a_single_classifier_names_no_wrong_label():
 
 def always_wrong(at, n_runs=8, n=240, dataset="pics", classifier="cnn", files=True):
     index = pl.Series(range(n))
-    labels = pl.DataFrame({"dataset": dataset, "classifier": classifier, "index": index})
+    facts = {"dataset": dataset, "classifier": classifier, "levels": ""}
+    labels = pl.DataFrame({**facts, "index": index})
     return labels.with_columns(
         pl.lit("a").alias("truth"),
         pl.lit("b").alias("majority"),
@@ -523,7 +630,9 @@ def test_a_classifier_at_chance_hides_no_points_that_the_others_get_wrong():
     assert "bad not counted: not told to be better than chance." in told.evidence
     # where none is better than chance, none is left out
     lost = pl.concat([at_chance(labels, name, seed) for seed, name in enumerate("xy")])
-    assert hardpoints.suspects(lost)["classifiers"].unique().to_list() == [2]
+    assert hardpoints.suspects(hardpoints.by_classifier(lost))[
+        "classifiers"
+    ].unique().to_list() == [2]
     assert list(hardpoints.wrong_labels(lost)) == []
 
 
@@ -541,7 +650,9 @@ def test_the_labels_of_wrong_points_are_counted_and_all_can_be_listed():
     is_b = pl.col("index").is_in([*at][:8]) | (pl.col("index") % 4 == 0)
     labels = labels.with_columns(truth=pl.when(is_b).then(pl.lit("b")).otherwise(pl.lit("a")))
     (told,) = hardpoints.wrong_labels(labels, limit=5)
-    ranked = hardpoints.suspects(labels).filter(pl.col("wrong_least") >= hardpoints.NEARLY)
+    ranked = hardpoints.suspects(hardpoints.by_classifier(labels)).filter(
+        pl.col("wrong_least") >= hardpoints.NEARLY
+    )
     n = dict(ranked["truth"].value_counts().iter_rows())
     first, second = sorted(n, key=lambda name: (-n[name], name))
     of = dict(labels.unique("index")["truth"].value_counts().iter_rows())

@@ -138,3 +138,27 @@ def test_a_cross_grows_by_its_next_values(sweep: Sweep, tmp_path: Path) -> None:
     small.analyze(Options(resamples=4), workers=1)
     before, whole = accuracy(small, "init*batch"), accuracy(sweep, "init*batch")
     assert before == {run: whole[run] for run in range(4)}
+
+
+def test_answers_are_of_all_crossed_runs_as_howmany_and_variance_are(sweep: Sweep) -> None:
+    where = "vary = 'init*batch'"
+    rows = sweep.results["variance"].filter(vary="init*batch", metric="accuracy", part="all")
+    sd, low, high = (rows[name].item() ** 0.5 for name in ("variance", "low", "high"))
+    found = "\n".join(sweep.answers(where=where))
+    assert f"sd of accuracy on this test set: mlp {sd:.4f} ({low:.4f} to {high:.4f})." in found
+    (group,) = sweep.howmany(where=where)
+    needed = group.answers[0].runs
+    k = round(needed**0.5)
+    takes = f"Accuracy to ± 0.005 takes {needed:,} runs, crossed {k:,} × {k:,}"
+    assert f"{takes}; each test set has 16." in found
+    both = "\n".join(map(str, sweep.answers(why=True)))
+    assert "16 of init*batch" in both
+    assert "16 of init+batch" in both
+
+
+def test_why_sources_have_no_answer_is_told_in_place_of_every_reason(sweep: Sweep) -> None:
+    code, said = inside("answers", sweep.directory, "sources")
+    assert code == 0
+    assert "These results allow no answers" not in said
+    told = ("by itself", "Too few runs: by itself", "Nothing differs", "Test sets vary")
+    assert any(text in said for text in told), said

@@ -36,6 +36,7 @@ class Batch:
     source: int = -1  # row of the run that these are copies of; -1 if each is trained
     members: int = 1  # how many runs are trained at once
     models: bool = True  # whether their parameters are kept, if the group keeps those of some runs
+    is_alone: bool = True  # whether no other process of the task trains beside
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -244,7 +244,9 @@ def to_ask_for(
         of_profile = {"cpu": profile.cpu, "gpu": profile.gpu}
         usual = {name: asked(given) for name, given in of_profile.items() if given is not None}
     by_itself = any(had[name] and had[name] <= usual.get(name, had[name]) for name in short)
-    return "" if by_itself else more_than(most), more_than(most)
+    enough_by_now = [usual[name] for name in short if usual.get(name, 0.0) > had[name]]
+    amount = in_words(max(enough_by_now)) if enough_by_now else more_than(most)
+    return "" if by_itself else more_than(most), amount
 
 
 def with_more(
@@ -318,49 +320,80 @@ def sized(
     profile: Profile,
     classes: Sequence[str],
     earlier: Sequence[Submission],
-    short: Collection[str],
+    states: Sequence[Sequence[TaskState]],
     cluster: Cluster,
     *,
     auto: bool,
 ) -> tuple[Profile, list[str]]:
     """Return a profile whose tasks ask for the memory that they need, and a sentence per change.
 
-    Where tasks ran out of it, twice as much is asked for once, and again with `auto`; otherwise
-    users decide then. What was raised stays raised.
+    Where tasks ran out of it, with whichever profile, twice as much is asked for once, and again
+    with `auto`; otherwise users decide then. What was raised stays raised.
 
-    `classes`: those to be submitted. `earlier`: submissions to this cluster, oldest first. `short`:
-    classes that ran out of memory in the last of them. `auto`: whether to ask for no more than what
-    tasks have used so far requires.
+    `classes`: those to be submitted. `earlier`, `states`: submissions, oldest first, and their
+    tasks. `auto`: whether to ask for no more than what tasks have used so far requires.
     """
-    before = earlier[-1].intent.memory if earlier else {}
     said = []
     for name in classes:
         resources = profile.resources(name)
-        usual, had = asked(resources), before.get(name, 0.0)
-        most = used(earlier, name) if auto else 0.0
-        there = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
-        wanted = raised = had if had > usual else 0.0
-        if name in short:
-            more = min(max(_MORE * had, enough(most)), there or math.inf)
+        usual, (had, is_raised, is_short) = (
+            asked(resources),
+            _before(profile, name, earlier, states),
+        )
+        own = [one for one in earlier if one.cluster == profile.name]
+        most = used(own, name) if auto else 0.0
+        nodes = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
+        wanted = raised = min(had, nodes or math.inf) if is_raised else 0.0
+        tasks = f"{name.upper()} tasks"
+        if is_short and usual <= had:
+            more = min(max(_MORE * had, enough(most)), nodes or math.inf)
             if (
                 raised and not auto
             ) or more <= had:  # or the site decides, or the task had all of its node
-                fits = had and not 0 < there < _MORE * had
+                fits = had and not 0 < nodes < _MORE * had
                 so = f"ask for more: --memory {more_than(had) if fits else 'SIZE'}"
             else:
                 wanted, so = more, f"these ask for {in_words(more)}"
             limit = f" with {in_words(had)}" if had else ""
-            said.append(f"{name.upper()} tasks ran out of memory{limit}: {so}.")
+            said.append(f"{tasks} ran out of memory{limit}: {so}.")
         elif auto and most and not resources.whole_node:
-            wanted = max(raised, min(enough(most), there or math.inf))
+            wanted = max(raised, min(enough(most), nodes or math.inf))
             told = f"used {in_words(most)} at most: these ask for {in_words(wanted)}"
-            said.append(f"{name.upper()} tasks {told}.")
+            said.append(f"{tasks} {told}.")
+        elif raised:
+            less = f", not for the profile's {in_words(usual)}" if usual else ""
+            said.append(f"{tasks} ask for {in_words(raised)}, as those before{less}.")
         if wanted and wanted != usual:
             changed = profile.with_memory(f"{math.ceil(wanted / 2**20)}M").resources(name)
             profile = (
                 replace(profile, cpu=changed) if name == "cpu" else replace(profile, gpu=changed)
             )
     return profile, said
+
+
+def _before(
+    profile: Profile,
+    name: str,
+    earlier: Sequence[Submission],
+    states: Sequence[Sequence[TaskState]],
+) -> tuple[float, bool, bool]:
+    """Return what the last tasks of a resource class on a cluster asked for; see `sized`.
+
+    Also whether it was raised above the profile's, and whether it was too little. Another profile
+    may ask for more as it is, unless tasks ran out of what this one asks for.
+    """
+    listed = [
+        (one, tasks) for one, tasks in zip(earlier, states, strict=True) if tasks_in(one, name)
+    ]
+    if not listed:
+        return 0.0, False, False
+    last, usual = listed[-1][0], asked(profile.resources(name))
+    had = last.intent.memory.get(name, 0.0)
+    exceeded = [
+        one.intent.memory.get(name, 0.0) for one, tasks in listed if name in ran_out(one, tasks)
+    ]
+    is_needed = last.cluster == profile.name or max(exceeded, default=-1.0) >= usual
+    return had, had > usual and is_needed, name in ran_out(*listed[-1])
 
 
 def in_words(n_bytes: float) -> str:

@@ -80,8 +80,10 @@ def ask(
     folder: Path, text: str, earlier: list[Submission], *, short: bool, auto: bool = False
 ) -> tuple[str, list[str]]:
     given = profile(folder, text)
-    out = ["cpu"] if short else []
-    answer = sized(given, ["cpu"], earlier, out, cluster(16_000), auto=auto)
+    states = [[TaskState(0, "finished")] for _ in earlier]
+    if short:
+        states[-1] = [TaskState(0, "out_of_memory")]
+    answer = sized(given, ["cpu"], earlier, states, cluster(16_000), auto=auto)
     return answer[0].resources("cpu").options.get("mem", ""), answer[1]
 
 
@@ -94,7 +96,8 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     assert memory == "2048M"
     assert said == ["CPU tasks ran out of memory with 1G: these ask for 2G."]
     second = submission(tmp_path, 2, 2 * G)
-    assert ask(tmp_path, one, [first, second], short=False) == ("2048M", [])
+    said = ["CPU tasks ask for 2G, as those before, not for the profile's 1G."]
+    assert ask(tmp_path, one, [first, second], short=False) == ("2048M", said)
     memory, said = ask(tmp_path, one, [first, second], short=True)
     assert memory == "2048M"
     assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory 4G."]
@@ -104,6 +107,29 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     assert ask(tmp_path, one, [first, far], short=True, auto=True)[0] == "5120M"
     # a profile that asks for as much or more is what counts
     assert ask(tmp_path, 'mem = "4G"', [first, second], short=False) == ("4G", [])
+
+
+def test_what_ran_out_with_another_profile_is_doubled_too(tmp_path: Path) -> None:
+    def elsewhere(number: int, asked: float) -> Submission:
+        one = submission(tmp_path, number, asked)
+        return Submission(one.folder, replace(one.intent, cluster="other"))
+
+    said = ["CPU tasks ran out of memory with 1G: these ask for 2G."]
+    one, other = 'mem = "1G"', elsewhere(1, G)
+    assert ask(tmp_path, one, [other], short=True) == ("2048M", said)
+    assert ask(tmp_path, 'mem = "4G"', [other], short=True) == ("4G", []), "it is more already"
+    assert ask(tmp_path, one, [elsewhere(1, 64 * G)], short=False) == ("1G", []), "its own habit"
+    here = [submission(tmp_path, 1, G), elsewhere(2, 2 * G)]
+    over, fine = [TaskState(0, "out_of_memory")], [TaskState(0, "finished")]
+    given = profile(tmp_path, one)
+    again, told = sized(given, ["cpu"], here, [over, fine], cluster(16_000), auto=False)
+    assert asked(again.resources("cpu")) == 2 * G, "1G has failed"
+    assert told == ["CPU tasks ask for 2G, as those before, not for the profile's 1G."]
+
+
+def test_a_profile_that_asks_for_more_by_now_is_not_doubled(tmp_path: Path) -> None:
+    first = submission(tmp_path, 1, G)
+    assert ask(tmp_path, 'mem = "4G"', [first], short=True) == ("4G", [])
 
 
 def test_no_more_is_asked_for_than_nodes_have(tmp_path: Path) -> None:

@@ -244,6 +244,20 @@ train = "mine:fit"
 
 
 @pytest.mark.parametrize(
+    ("seconds", "is_said"), [("0.0015 * len(y)", True), ("0.21 + 0 * len(y)", False)]
+)
+def test_a_time_far_beyond_the_probes_is_said_to_be_extrapolated(
+    tmp_path: Path, seconds: str, is_said: bool
+) -> None:
+    does = f"pass\n    import time; time.sleep({seconds})"
+    (tmp_path / "mine.py").write_text(ENDS.format(below=0, does=does))
+    file = write(tmp_path / "own.toml", ENDING.replace("sklearn:wine", "sklearn:digits"))
+    said = " ".join(inside("plan", file, "--dry-run")[1].split())
+    told = "How long mine trains is extrapolated from fits to a few made-up rows, and may be far"
+    assert (told in said) == is_said, said
+
+
+@pytest.mark.parametrize(
     ("raised", "said"),
     [
         ("np.ones(10**17)", "Unable to allocate 711. PiB"),

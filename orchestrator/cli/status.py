@@ -164,6 +164,7 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
 
 def _usage(one: Usage) -> dict[str, object]:
     value = asdict(one) | {"advice": one.advice}
+    del value["has_advice"], value["was_short"]
     for key in ("memory_exceeded", "memory_accounted"):
         if not value[key]:
             del value[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -100,6 +100,8 @@ class Usage:
     cores_used: float  # mean number of cores that were busy in a task
     memory_exceeded: float = 0.0  # bytes, the most that a task asked for that was killed for memory
     memory_accounted: float = 0.0  # bytes, the most that SLURM's accounting counted of a task
+    has_advice: bool = True  # whether enough is known, and not more by other or later tasks
+    was_short: bool = False  # whether tasks of the class, with any profile, ran out of memory
 
     @property
     def is_least(self) -> bool:
@@ -114,7 +116,7 @@ class Usage:
     @property
     def advice(self) -> str:
         """What to ask for instead; empty if what was asked for fits."""
-        if self.memory_asked is None:
+        if self.memory_asked is None or not self.has_advice:
             return ""
         wanted, name = enough(self.memory_known), self.resource.upper()
         told = f"{name} tasks asked for {in_words(self.memory_asked)} and "
@@ -122,7 +124,8 @@ class Usage:
             return f'{told}were killed for it: try mem = "{more_than(self.memory_exceeded)}".'
         least = "least" if self.is_least else "most"
         told += f"used {in_words(self.memory_known)} at {least}: "
-        if wanted * _WORTH <= self.memory_asked:
+        is_known = self.was_short and wanted <= self.memory_asked
+        if is_known or wanted * _WORTH <= self.memory_asked:
             return f'{told}mem = "{in_words(wanted)}" would do, or resume --memory auto.'
         if self.memory_known * _CLOSE > self.memory_asked:
             return f'{told}mem = "{in_words(wanted)}" would be safer.'
@@ -134,6 +137,7 @@ def usage(submissions: Sequence[Submission]) -> list[Usage]:
     found: dict[tuple[str, str], list[tuple[Submission, Attempt]]] = {}
     exceeded: dict[tuple[str, str], float] = {}
     counted: dict[tuple[str, str], int] = {}
+    sufficed: dict[str, float] = {}
     try:
         states = tasks_of(submissions)
         for submission, name, n_bytes in _accounted(submissions):
@@ -146,20 +150,48 @@ def usage(submissions: Sequence[Submission]) -> list[Usage]:
             key = (submission.cluster, name)
             exceeded[key] = max(exceeded.get(key, 0.0), submission.intent.memory.get(name, 0.0))
         died = {task.number for task in tasks if task.state == "out_of_memory"}
+        done = {task.number for task in tasks if task.state == "finished"}
         numbers = {name: tasks_in(submission, name) for name in ("cpu", "gpu")}
+        for name in numbers:
+            if tasks_in(submission, name) & done and name not in ran_out(submission, tasks):
+                sufficed[name] = max(
+                    sufficed.get(name, 0.0), submission.intent.memory.get(name, 0.0)
+                )
         for attempt in submission.attempts():
             names = [name for name, tasks in numbers.items() if attempt.task in tasks]
             if attempt.memory or attempt.task in died:
                 key = (submission.cluster, names[0] if names else "")
                 found.setdefault(key, []).append((submission, attempt))
-    return [
-        replace(
-            _usage(*key, measured),
-            memory_exceeded=exceeded.get(key, 0.0),
-            memory_accounted=counted.get(key, 0),
+    rows = []
+    for key, measured in found.items():
+        row = _usage(*key, measured)
+        mine, had = exceeded.get(key, 0.0), row.memory_asked or 0.0
+        most = max((n for (_, name), n in exceeded.items() if name == key[1]), default=0.0)
+        if mine and mine >= had:
+            has_advice = sufficed.get(key[1], 0.0) <= mine
+        else:
+            has_advice = most < had and _is_telling(attempt for _, attempt in measured)
+        rows.append(
+            replace(
+                row,
+                memory_exceeded=mine,
+                memory_accounted=counted.get(key, 0),
+                has_advice=has_advice,
+                was_short=most > 0,
+            )
         )
-        for key, measured in found.items()
-    ]
+    return rows
+
+
+_TELLING_SECONDS = 300.0
+
+
+def _is_telling(attempts: Iterable[Attempt]) -> bool:
+    """Return whether attempts lasted long enough to show how much memory they need."""
+    return any(
+        attempt.state != "running" or attempt.updated - attempt.started >= _TELLING_SECONDS
+        for attempt in attempts
+    )
 
 
 def _accounted(submissions: Sequence[Submission]) -> Iterator[tuple[Submission, str, int]]:

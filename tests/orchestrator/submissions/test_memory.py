@@ -217,6 +217,31 @@ def test_a_task_that_was_killed_for_memory_has_used_its_limit_at_least(tmp_path:
 
 
 @pytest.mark.usefixtures("without_slurm")
+def test_advice_on_memory_is_of_the_last_that_is_known(tmp_path: Path) -> None:
+    def elsewhere(number: int, asked: float, memory: int, state: str) -> Submission:
+        one = submission(tmp_path, number, asked, memory)
+        (attempt,) = one.attempts()
+        replace(attempt, state=state).write(attempt.folder)
+        intent = replace(one.intent, cluster="other", tasks=1)
+        return Submission(one.folder, intent)
+
+    first = killed(tmp_path, 1, G, 600 * M)
+    young = elsewhere(2, G, 348 * M, "running")
+    here, there = usage([first, young])
+    assert 'were killed for it: try mem = "2G"' in here.advice
+    assert there.advice == "", "less is no advice where as much was too little"
+    done = elsewhere(3, 2 * G, 1200 * M, "finished")
+    here, there = usage([first, done])
+    assert here.advice == "", "more has sufficed since"
+    assert there.advice == (
+        'CPU tasks asked for 2G and used 1.17G at most: mem = "1.5G" would do, '
+        "or resume --memory auto."
+    )
+    (alone,) = usage([elsewhere(4, 8 * G, 348 * M, "running")])
+    assert alone.advice == "", "it has just begun"
+
+
+@pytest.mark.usefixtures("without_slurm")
 def test_usage_prints_that_a_task_was_killed(
     quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

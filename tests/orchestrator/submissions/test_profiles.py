@@ -153,6 +153,22 @@ def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
         choose("auto")
 
 
+def test_of_several_profiles_the_last_used_is_proposed_or_none_by_name(login: Path) -> None:
+    for name in ("lab", "other"):
+        profile_of(name)
+    assert needed(None) == "NAME", "nobody knows which"
+    remember(read_profile(user_folder() / "other.toml"))
+    assert needed(None) == "other"
+    file = profile_of("given", folder=login / "project")
+    remember(read_profile(file))
+    assert needed(None) == str(file)
+    file.unlink()
+    assert needed(None) == "NAME"
+    remember(read_profile(user_folder() / "lab.toml"))
+    remember(read_profile(profile_of("testcluster")))
+    assert needed(None) == "lab", "a test cluster is never proposed"
+
+
 def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
     here = Intent.now("local", "")
     assert choose("auto", last=here) is None, "this very machine was named before"

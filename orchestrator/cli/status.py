@@ -48,6 +48,9 @@ _STATUS_HEADS = {"copy": "copies"}
 _MOST_JOBS = 5  # how many jobs in a state are named; ``--json`` names all
 
 
+_WELL = {"finished", "waiting", "held", "running", "unknown"}  # states that tell of nothing lost
+
+
 def address(metavar: str) -> Any:
     """Return the argument that names a run."""
     return typer.Argument(
@@ -205,6 +208,8 @@ def _print_status(sweep: Sweep, state: Status) -> None:
     if state["tasks"]:
         listed = ", ".join(_tasks(state, name) for name in state["tasks"])
         asked = f" {state['stopping']:,} asked to stop." if state["stopping"] else ""
+        if not runs["missing"] and {*state["tasks"]} - _WELL:
+            asked += " What tasks left unfinished, others have trained since."
         say(f"\nTasks: {listed}.{asked}{_restarted(state)}")
     if state["workers"] and runs["missing"]:
         say(_training(state))

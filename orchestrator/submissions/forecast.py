@@ -122,7 +122,10 @@ def too_short(
     """Say which fits are longer than the walltime and what becomes of them; too little memory."""
     rows = to_train(change, paths)
     processes = {one.resource: one.processes for one in placements}
-    yield from memory.scarce(profile, change.after, rows, processes)
+    scheduler = scheduler_of(profile.reached)
+    with scheduler.active():
+        there = scheduler.system.limits()
+    yield from memory.scarce(profile, change.after, rows, processes, there)
     asked = (change.after, rows, change.observed, change.measuring, profile)
     try:
         require_jobs(paths, *asked)

@@ -57,10 +57,17 @@ _OF_TASK, _OF_PROCESS, _OF_TORCH = 125 * 2**20, 55 * 2**20, 180 * 2**20
 
 Measured on Linux with two processes, of which each counts what it shares in part.
 """
+_WHOLE_PROCESS, _WHOLE_OF_TORCH = 170 * 2**20, 345 * 2**20
+"""The same where each process counts all that it shares, as does that which others are forked from.
+"""
 
 
 def scarce(
-    profile: Profile, plan: Plan, rows: pl.DataFrame, processes: Mapping[str, int]
+    profile: Profile,
+    plan: Plan,
+    rows: pl.DataFrame,
+    processes: Mapping[str, int],
+    cluster: Cluster,
 ) -> Iterator[str]:
     """Say where tasks ask for less memory than their libraries take, and the line to write.
 
@@ -74,7 +81,11 @@ def scarce(
         resources = profile.resources(name)
         texts = cells.filter(device=name)["canonical"]
         of_torch = any("torch" in imports(json.loads(text)["classifier"]) for text in texts)
-        least = _OF_TASK + n * (_OF_TORCH if of_torch else _OF_PROCESS)
+        least, why = _OF_TASK + n * (_OF_TORCH if of_torch else _OF_PROCESS), ""
+        if cluster.sums_memory:
+            forked = n + (n > 1 and name == "cpu")
+            least = _OF_TASK + forked * (_WHOLE_OF_TORCH if of_torch else _WHOLE_PROCESS)
+            why = ", as the cluster counts shared memory for each process"
         if not 0 < (given := asked(resources)) < least:
             continue
         key, share = "mem", 1
@@ -83,7 +94,7 @@ def scarce(
         line = f'{key} = "{math.ceil(enough(least) / share / 2**20)}M"'
         yield (
             f"{name.upper()} tasks ask for {in_words(given)}, but {counted(n, 'process')} of one "
-            f"need {in_words(least)} before any data: write {line} in {profile.path}."
+            f"need {in_words(least)} before any data{why}: write {line} in {profile.path}."
         )
 
 

@@ -422,7 +422,7 @@ class _Submitter:
                 report(text)
         shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         processes = {name: shape.processes for name, shape in shapes.items()}
-        for text in memory.scarce(profile, self.plan, rows, processes):
+        for text in memory.scarce(profile, self.plan, rows, processes, discovered):
             report(text)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes, self.stacks)

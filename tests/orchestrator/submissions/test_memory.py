@@ -17,6 +17,7 @@ from manyseed.orchestrator.submissions.memory import (
     Usage,
     asked,
     in_words,
+    scarce,
     shortage,
     sized,
     usage,
@@ -85,6 +86,50 @@ def ask(
         states[-1] = [TaskState(0, "out_of_memory")]
     answer = sized(given, ["cpu"], earlier, states, cluster(16_000), auto=auto)
     return answer[0].resources("cpu").options.get("mem", ""), answer[1]
+
+
+def test_where_a_site_counts_shared_memory_for_each_process_more_is_needed(
+    quick: Sweep, tmp_path: Path
+) -> None:
+    given, there = profile(tmp_path, 'mem = "300M"'), cluster(16_000)
+    plan = quick.survey().plan
+
+    def told(there: Cluster) -> list[str]:
+        return [*scarce(given, plan, plan.cells.select("cell"), {"cpu": 2}, there)]
+
+    assert told(there) == []
+    (line,) = told(replace(there, sums_memory=True))
+    assert line.startswith("CPU tasks ask for 300M, but 2 processes of one need 635M before any")
+    assert 'shared memory for each process: write mem = "1024M" in ' in line
+
+
+@pytest.mark.usefixtures("without_slurm")
+def test_a_job_that_died_while_training_is_named_with_its_log(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(quick.paths.sweep_file, tmp_path / "planned")
+    listed = [submission(tmp_path, 1, G, 600 * M)]
+    attempts = tuple(listed[0].attempts())
+    ended = TaskState(0, "failed", attempts=attempts, job_id="16_2", note="signal 9")
+    monkeypatch.setattr(progress, "submissions", lambda _: listed)
+    monkeypatch.setattr(progress, "tasks_of", lambda *_, **__: [[ended]])
+    (told,) = sweep.status()["problems"]
+    logs, resume = (f"manyseed {verb} {sweep.directory}" for verb in ("logs", "resume"))
+    assert told == (
+        f"1 task was ended while training (signal 9; see {logs} 16_2): {resume} trains the "
+        "remaining runs"
+    )
+
+
+def test_tasks_that_ended_badly_are_settled_once_nothing_is_missing(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {"out_of_memory": 6, "finished": 1}
+    real, told = Sweep.status, []
+    for sweep in (quick, Sweep.plan(quick.paths.sweep_file, tmp_path / "planned")):
+        monkeypatch.setattr(Sweep, "status", lambda one: {**real(one), "tasks": states})
+        told.append("others have trained since" in command("status", sweep.directory).stdout)
+    assert told == [True, False]
 
 
 def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:

@@ -475,7 +475,7 @@ def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: b
         varies = " (and alike: digits or paths differ)" if group.varies else ""
         say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
-        say(f"runs {', '.join(group.runs)}{more}")
+        say(f"runs {', '.join(group.runs)}{more}{texts.models(paths, group.runs)}")
         if text := shortened(group.traceback):
             console.print(text, soft_wrap=True, style="dim")
         say_next("All of it", "logs", directory, group.runs[0])

@@ -237,9 +237,9 @@ def _of_tasks(
         shown = command("logs", paths.directory, task.job_id or f"{last.number}/{task.number}")
         yield f"{ended} twice, and {'was' if n == 1 else 'were'} left out: {shown}"
     for state, text in _LOST.items():
-        if ended := lost[state]:
-            how = _printed_by(paths, ended[-1]) if state == "failed" else ""
-            yield f"{_tasks(len(ended))} {text}{how}: {resume} trains the remaining runs"
+        if those := lost[state]:
+            how = _printed_by(paths, those[-1]) if state == "failed" else ""
+            yield f"{_tasks(len(those))} {text}{how}: {resume} trains the remaining runs"
     if not lost and len(rest) and any(task.is_alive for task in current):
         runs = "1 missing run belongs" if len(rest) == 1 else f"{len(rest):,} missing runs belong"
         change = to_change(left_behind)

@@ -283,6 +283,7 @@ def test_what_own_code_raises_is_its_runs_failure_and_all_others_are_trained(
     told = inside("logs", sweep.directory, "--failed")[1]
     assert said in told
     assert "mine.py" in told, "its traceback"
+    assert "(mine on sklearn:wine)" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(

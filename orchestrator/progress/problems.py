@@ -237,7 +237,7 @@ def _of_tasks(
         shown = command("logs", paths.directory, task.job_id or f"{last.number}/{task.number}")
         yield f"{ended} twice, and {'was' if n == 1 else 'were'} left out: {shown}"
     for state, text in _LOST.items():
-        if those := lost[state]:
+        if those := lost.get(state):
             how = _printed_by(paths, those[-1]) if state == "failed" else ""
             yield f"{_tasks(len(those))} {text}{how}: {resume} trains the remaining runs"
     if not lost and len(rest) and any(task.is_alive for task in current):
@@ -251,7 +251,7 @@ def _of_tasks(
     for submission, left in left_behind:
         if submission is not last:
             yield from _before_training(paths, submission, left)
-    if lost["killed"] and (reason := summed(last, current).reason):
+    if "killed" in lost and (reason := summed(last, current).reason):
         yield reason
     yield from held(listed, tasks, resume)
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)

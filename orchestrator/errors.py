@@ -475,7 +475,7 @@ class DamagedShard(StoreError):
         store = next((up for up in path.parents if up.suffix == ".zarr"), None)
         sweep = [] if store is None else [store.parent]
         repair = command("verify", "--repair", *sweep)
-        error = cls(f"{path} {problem}: run {repair}, then resume")
+        error = cls(f"{path} {problem}: run {repair}, which says what is left to do")
         error.path, error.problem = path, problem
         return error
 

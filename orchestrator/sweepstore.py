@@ -102,7 +102,8 @@ def ways_back(plan: Plan) -> str:
     """Return what to do about a lost group."""
     if plan.is_imported:
         return "restore it from a copy of the sweep, or import its files again with --out DIR"
-    return "restore it from a copy of the sweep, or run manyseed verify --repair, then resume"
+    repair = "run manyseed verify --repair, which says what is left to do"
+    return f"restore it from a copy of the sweep, or {repair}"
 
 
 def require_sound(paths: SweepPaths) -> None:

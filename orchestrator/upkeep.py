@@ -79,6 +79,7 @@ class Verified(TypedDict):
     runs_checked: int
     runs_wrong: int
     findings: list[WrongRows]
+    groups_unchecked: NotRequired[list[str]]  # whose runs cannot be told apart before a repair
     runs_healed: NotRequired[int]  # restored from journals
     runs_set_back: NotRequired[int]
     set_back: NotRequired[list[str]]  # addresses of these runs, CELL:REPEAT:RUN
@@ -291,6 +292,8 @@ def _verified(
             for f in (*others, *found)
         ],
     }
+    if unchecked := [] if repair else [*dict.fromkeys([*unreadable, *wrong_columns])]:
+        result["groups_unchecked"] = unchecked
     if repair and (others or found):
         named: list[str] = []
 

@@ -159,6 +159,9 @@ class Cluster:
     limits: Limits
     has_accounting: bool
     partitions: tuple[Partition, ...]
+    sums_memory: bool = (
+        False  # whether jobs are killed by memory that counts for each sharing process
+    )
 
     def asked(self, options: Mapping[str, str]) -> list[Partition]:
         """Return the partitions in which jobs with these sbatch options may run."""
@@ -186,7 +189,15 @@ def discover() -> Cluster:
         limits=ask_limits(name) if is_limited else Limits(),
         has_accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
         partitions=_partitions(),
+        sums_memory=_sums_memory(config),
     )
+
+
+def _sums_memory(config: Mapping[str, str]) -> bool:
+    params = {*config.get("JobAcctGatherParams", "").lower().split(",")}
+    is_of_processes = config.get("JobAcctGatherType", "").endswith("/linux")
+    kills = is_of_processes and "overmemorykill" in params
+    return kills and not params & {"usepss", "noshared"}
 
 
 def configuration() -> dict[str, str]:

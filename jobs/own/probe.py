@@ -46,7 +46,8 @@ _LONG_SECONDS = 60.0  # after a fit that takes longer there is no other
 _SHORT_SECONDS = 0.5  # of a fit, to try several times
 _MORE = 16  # times as many rows in the fit that tells a command's start-up
 _MORE_IN_PYTHON = 4  # that tells what else does not grow with its rows
-_PART_SECONDS = 0.2, 4.0  # of a fit in Python of whose time the fixed part is measured
+_FEWER = 1 / 4  # of the rows, where more would take long
+_PART_SECONDS = 0.2, 4.0  # of a fit in Python from which its fixed part is measured, to more rows
 _LEAST_GROWING = 0.01  # of a fit's seconds, as far as two fits tell
 _TRIES = 4
 _TRYING_SECONDS = 3.0  # for fits with other seeds, once one failed
@@ -220,16 +221,16 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     return replace(findings, seconds=seconds, notes=tuple(notes), startup=startup)
 
 
-def _times_as_many(seconds: float, *, is_command: bool) -> int:
+def _times_as_many(seconds: float, *, is_command: bool) -> float:
     """Return how many times as many rows the fit has that tells the fixed part; 0 for none.
 
     The imports of a command take seconds on a loaded machine, so that fewer rows must do.
     """
     if not is_command:
         least, most = _PART_SECONDS
-        return _MORE_IN_PYTHON if least <= seconds < most else 0
+        return 0 if seconds < least else _MORE_IN_PYTHON if seconds < most else _FEWER
     times = min(_MORE, int(_LONG_SECONDS / max(seconds, 0.1)))
-    return times if times >= _MORE_IN_PYTHON else 0
+    return times if times >= _MORE_IN_PYTHON else _FEWER
 
 
 def _startup(seconds: float, rows: int, longer: float, more: int) -> float:
@@ -394,7 +395,7 @@ def _scramble(number: int) -> None:
         sys.modules["torch"].manual_seed(number)
 
 
-def _rows(request: ProbeRequest, *, has_labels: bool = False, times: int = 1) -> TrainingSet:
+def _rows(request: ProbeRequest, *, has_labels: bool = False, times: float = 1) -> TrainingSet:
     """Return made-up rows on which fits that are not the same are likely to differ.
 
     Each class has its own mean, a third of the training rows has another row's label, and test rows
@@ -403,7 +404,8 @@ def _rows(request: ProbeRequest, *, has_labels: bool = False, times: int = 1) ->
     """
     k, image = len(request.class_names), request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical
-    n, n_test, width = max(PROBE_ROWS, 8 * k) * times, _TEST_ROWS, n_continuous + n_categorical
+    n = int(max(PROBE_ROWS, 8 * k) * times)
+    n_test, width = _TEST_ROWS, n_continuous + n_categorical
     if has_labels:
         n_test = max(n_test, min(_LABELLED, _LABELLED_NUMBERS // max(1, width)))
     generator = np.random.default_rng(0)

@@ -401,7 +401,7 @@ def raise_if_wrong(sweep: Sweep) -> None:
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise RunsError(
             f"{problems[0]}{more}; all other results stand\n  check the store: "
-            f"{command('verify', sweep.directory, '--repair')}, then resume and analyze"
+            f"{command('verify', sweep.directory, '--repair')}, then analyze again"
         )
 
 

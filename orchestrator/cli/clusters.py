@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,7 +57,7 @@ def init(
     from manyseed.slurm import discover
     from manyseed.slurm.profile import user_folder
 
-    with scheduler_of(None).active():
+    with scheduler_of(None).active(), _naming_a_test_cluster():
         cluster = discover.discover()
     remedy = "edit it, or write one of another name: manyseed cluster init NAME"
     if out is None and (name or cluster.name) == TESTCLUSTER:
@@ -119,6 +121,29 @@ def check(
         _say_checked(finding)
     if any(finding.problem and finding.needed for finding in findings):
         raise typer.Exit(UnavailableError.exit_code)
+
+
+@contextmanager
+def _naming_a_test_cluster() -> Iterator[None]:
+    """Say how SLURM's commands find a test cluster that runs, where they find no other."""
+    from manyseed.orchestrator.errors import UserError
+    from manyseed.slurm.commands import ClusterUnavailable
+    from manyseed.slurm.profile import find_profile, read_profile
+
+    try:
+        yield
+    except ClusterUnavailable as error:
+        profile = None
+        if not os.environ.get("SLURM_CONF"):
+            with suppress(ValueError, OSError):
+                profile = read_profile(find_profile("testcluster"))
+        if profile is None or profile.slurm_conf is None:
+            raise
+        raise UserError(
+            f"SLURM's commands find no cluster: {error}",
+            key="SLURM_CONF",
+            remedy=f"for the test cluster: export SLURM_CONF={profile.slurm_conf}",
+        ) from None
 
 
 def _say_checked(check: Check | CheckResult) -> None:

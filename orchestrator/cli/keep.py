@@ -72,6 +72,7 @@ def verify(
 
         manyseed verify quickstart --sealed
     """
+    from manyseed.analysis.counts import some
     from manyseed.orchestrator.plans.plan import Plan
     from manyseed.orchestrator.submissions.submission import training
     from manyseed.orchestrator.sweep import Sweep
@@ -98,6 +99,8 @@ def verify(
                 rest = f" and {more:,} more, which --json names" if more > 0 else ""
                 say(f"  runs {', '.join(runs[:_FEW_NAMED])}{rest}")
         say(f"Checked {counted(result['runs_checked'], 'finished run')}: {_verdict(result)}")
+        if unchecked := result.get("groups_unchecked", []):
+            say(f"Not checked before that is repaired: all runs of {some(unchecked, _FEW_NAMED)}.")
         for sentence in result.get("not_mended", ()):
             say(sentence)
         if result.get("runs_set_back"):

@@ -69,6 +69,12 @@ def sentences(change: Change) -> Iterator[str]:
             f"{duration(one['fit_seconds'])} for a fit is a guess. "
             "After planning, submit --calibrate measures it."
         )
+    if names := [*_extrapolated(change)]:
+        yield (
+            f"How long {', '.join(names)} {'trains' if len(names) == 1 else 'train'} is "
+            "extrapolated from fits to a few made-up rows, and may be far off. "
+            "After planning, submit --calibrate measures it."
+        )
     where = "on an idle machine" if change.observed.is_empty() else "in all, as fits took so far"
     for longest in summary["by_group"]:
         if longest["longest_seconds"] == summary["longest_fit_seconds"]:
@@ -92,6 +98,34 @@ def sentences(change: Change) -> Iterator[str]:
         f"and folders{'' if change.before.cells.is_empty() else ', with those planned before'}."
     )
 
+
+def _extrapolated(change: Change) -> Iterator[str]:
+    """Yield users' own classifiers of which no fit is known that is about as long as expected."""
+    from manyseed.jobs.classifiers import is_own
+    from manyseed.jobs.own.findings import PROBE_ROWS
+
+    cells = change.after.cells
+    trained = {*cells.join(change.observed, on="cell", how="semi")["classifier"]}
+    resolved = change.expansion.classifiers
+    longest = cells.sort("core_seconds", descending=True, maintain_order=True)
+    longest = longest.unique(["dataset", "classifier"], keep="first", maintain_order=True)
+    told = set[str]()
+    for dataset, name, expected in longest.select("dataset", "classifier", "core_seconds").rows():
+        model = resolved.get((name, dataset))
+        if (
+            model is None
+            or name in told | trained | change.unmeasured
+            or not is_own(model.canonical)
+        ):
+            continue
+        probed = model.record.core_seconds(change.expansion.datasets[dataset], model, PROBE_ROWS)
+        if expected > max(_FAR * probed, _WORTH_SECONDS):
+            told.add(name)
+            yield name
+
+
+_FAR, _WORTH_SECONDS = 2.0, 1.0
+"""Times the seconds of a probe, and seconds, from which an expected fit is called extrapolated."""
 
 _LESS = "less than "
 

@@ -48,6 +48,9 @@ _STATUS_HEADS = {"copy": "copies"}
 _MOST_JOBS = 5  # how many jobs in a state are named; ``--json`` names all
 
 
+_WELL = {"finished", "waiting", "held", "running", "unknown"}  # states that tell of nothing lost
+
+
 def address(metavar: str) -> Any:
     """Return the argument that names a run."""
     return typer.Argument(
@@ -164,6 +167,7 @@ def _print_usage(sweep: Sweep, *, as_json: bool) -> None:
 
 def _usage(one: Usage) -> dict[str, object]:
     value = asdict(one) | {"advice": one.advice}
+    del value["has_advice"], value["was_short"]
     for key in ("memory_exceeded", "memory_accounted"):
         if not value[key]:
             del value[key]
@@ -204,6 +208,8 @@ def _print_status(sweep: Sweep, state: Status) -> None:
     if state["tasks"]:
         listed = ", ".join(_tasks(state, name) for name in state["tasks"])
         asked = f" {state['stopping']:,} asked to stop." if state["stopping"] else ""
+        if not runs["missing"] and {*state["tasks"]} - _WELL:
+            asked += " What tasks left unfinished, others have trained since."
         say(f"\nTasks: {listed}.{asked}{_restarted(state)}")
     if state["workers"] and runs["missing"]:
         say(_training(state))
@@ -469,7 +475,7 @@ def _print_logs(paths: SweepPaths, what: str | None, *, failed: bool, as_json: b
         varies = " (and alike: digits or paths differ)" if group.varies else ""
         say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
-        say(f"runs {', '.join(group.runs)}{more}")
+        say(f"runs {', '.join(group.runs)}{more}{texts.models(paths, group.runs)}")
         if text := shortened(group.traceback):
             console.print(text, soft_wrap=True, style="dim")
         say_next("All of it", "logs", directory, group.runs[0])

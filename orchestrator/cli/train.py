@@ -318,10 +318,10 @@ def say_kept(sweep: Sweep, state: Survey, *, failed: bool = False) -> None:
     back = rows_set_back(sweep.paths)
     runs = state.with_state("missing").select("group", "row").iter_rows()
     again = sum(row in back.get(group, ()) for group, row in runs)
-    left = "not finished before, for which resume without --failed is needed"
+    left = "not finished, for which resume without --failed is needed"
     others = {
         "set back by a repair": again,
-        left if failed else "not finished before": state.counts["missing"] - again,
+        left if failed else "not finished": state.counts["missing"] - again,
         "failed" if failed else "failed, for which --failed is needed": state.counts["failed"],
     }
     if told := ", ".join(f"{n:,} {why}" for why, n in others.items() if n):

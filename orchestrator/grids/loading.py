@@ -281,7 +281,11 @@ def _read(path: Path, settings: Sequence[str]) -> tuple[str, bytes]:
     except OSError as error:
         remedy = meant(paths_near(path)) or None
         if path.is_dir():
-            remedy = f"give the file; to continue a planned sweep: {command('resume', path)}"
+            inside = path / "sweep.toml"
+            given = command("plan", inside, "--out", path, "--dry-run", "--cluster", "NAME")
+            told = f"of a planned sweep, what is left costs on a cluster: {given}"
+            told = told if inside.is_file() else "give the file"
+            remedy = f"{told}\n  to continue it: {command('resume', path)}"
         raise UserError(
             f"cannot read the sweep file: {error.strerror}", file=path, remedy=remedy
         ) from None

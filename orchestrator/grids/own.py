@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +23,21 @@ if TYPE_CHECKING:
     from manyseed.jobs.datasets import DatasetInfo
     from manyseed.jobs.own.findings import Findings
     from manyseed.jobs.own.table import Own
+
+
+_SILENT_SECONDS = 5.0
+
+
+@contextmanager
+def _told(text: str) -> Iterator[None]:
+    """Say on standard error what is waited for, once it takes long."""
+    timer = threading.Timer(_SILENT_SECONDS, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 _PROBED: dict[tuple[str, str], Findings] = {}
@@ -208,7 +226,8 @@ class OwnCode:
             findings = Findings.from_json(known.findings)
         else:
             if (key, code.digest) not in _PROBED:
-                _PROBED[key, code.digest] = probe(own, code, dataset)
+                with _told(f"Fitting {own.entry} to a few made-up rows."):
+                    _PROBED[key, code.digest] = probe(own, code, dataset)
             findings = _PROBED[key, code.digest]
         self.used[key] = Pin(own.entry, str(code.root or ""), code.digest, asdict(findings))
         return findings

@@ -85,7 +85,7 @@ def _of_loop(first: FirstRun) -> Iterator[str]:
     """Yield lines with the keys of the loop that trains a module."""
     usual = TABLE["epochs"].default
     epochs = next(iter(first.epochs.values()), usual)
-    fewer = f"fewer than the usual {usual}, so that it takes about two minutes"
+    fewer = f"fewer than the usual {usual}, so that all ends within two minutes"
     text = line("epochs", epochs, "by default" if epochs == usual else fewer)
     yield f"# {text}" if epochs == usual else text
     for key, value in LOOP.items():

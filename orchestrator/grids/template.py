@@ -281,7 +281,7 @@ def _fewer(first: FirstRun) -> Iterator[str]:
         if epochs < (usual := first.usual[network])
     ]
     if fewer:
-        yield f"{', '.join(fewer)}, so that the first run takes about two minutes"
+        yield f"{', '.join(fewer)}, so that the first run ends within two minutes"
     if first.is_few:
         yield (
             f"runs = {first.runs}, as a fit takes long: too few to tell how much models differ "
@@ -410,7 +410,7 @@ def _lines(
     for network, epochs in (each for part in built_in for each in part.epochs.items()):
         yield f"\n[classifier.{network}]"
         most = first.usual[network]
-        fewer = f"fewer than the usual {most}, so that it takes about two minutes"
+        fewer = f"fewer than the usual {most}, so that all ends within two minutes"
         yield line("epochs", epochs, "as usual: there is time" if epochs == most else fewer)
     for part, table in parts:
         if table:

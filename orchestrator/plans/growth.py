@@ -14,7 +14,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.jobs.checks import ARRAYS
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.orchestrator.errors import UserError, each_of, toml_key, toml_value
+from manyseed.orchestrator.errors import UserError, command, each_of, toml_key, toml_value
 from manyseed.orchestrator.grids.own import OwnCode, placed
 from manyseed.orchestrator.plans.code import DIGESTS
 from manyseed.orchestrator.plans.plan import Plan
@@ -79,11 +79,15 @@ def _grown(before: Plan, asked: pl.DataFrame, lost: pl.DataFrame) -> str:
 
 
 def require_same_files(
-    before: Plan, now: Mapping[str, DatasetInfo], sources: Mapping[str, str | None], file: Path
+    before: Plan,
+    now: Mapping[str, DatasetInfo],
+    sources: Mapping[str, str | None],
+    file: Path,
+    directory: Path,
 ) -> None:
     """Refuse a dataset of the plan whose files, or what a function returns, differ now.
 
-    `now`: the file's datasets. `sources`: as its tables name them.
+    `now`: the file's datasets. `sources`: as its tables name them. `directory`: the sweep's.
     """
     found = [_digests(info.canonical) for info in now.values()]
     held = before.cells.unique("dataset", keep="first", maintain_order=True)
@@ -91,10 +95,10 @@ def require_same_files(
         planned = _digests(json.loads(text)["dataset"])
         if name not in now or planned in found:  # perhaps under another name
             continue
-        raise _changed(file, name, sources.get(name, name))
+        raise _changed(file, name, sources.get(name, name), directory)
 
 
-def _changed(file: Path, name: str, source: str | None) -> UserError:
+def _changed(file: Path, name: str, source: str | None, directory: Path) -> UserError:
     changed = "has changed since it was planned"
     path = (source or "").removeprefix("file:")
     return UserError(
@@ -102,16 +106,22 @@ def _changed(file: Path, name: str, source: str | None) -> UserError:
         file=file,
         key=f"dataset.{toml_key(name)}",
         remedy="restore what was planned, or plan what it holds now into another directory "
-        "with --out; manyseed resume trains the rest on the prepared copy of what was planned",
+        f"with --out; {command('resume', directory)} trains the rest on the prepared copy of what "
+        "was planned",
     )
 
 
 def why_refused(
-    error: UserError, before: Plan, sources: Mapping[str, str | None], file: Path, own: OwnCode
+    error: UserError,
+    before: Plan,
+    sources: Mapping[str, str | None],
+    file: Path,
+    directory: Path,
+    own: OwnCode,
 ) -> UserError:
     """Return what `require_same_files` says if a table was refused as it has changed; else `error`.
 
-    `before` and `sources`: as there.
+    `before`, `sources` and `directory`: as there.
     """
     held = before.cells.unique("dataset", keep="first", maintain_order=True)
     for name, text in held.select("dataset", "canonical").iter_rows():
@@ -124,7 +134,7 @@ def why_refused(
         if path.suffix in ARRAYS or not path.is_file():
             continue
         if hashlib.sha256(path.read_bytes()).hexdigest() != planned:
-            return _changed(file, name, source)
+            return _changed(file, name, source, directory)
     return error
 
 

@@ -74,7 +74,7 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
         before, groups = Plan.read(paths), Groups.read(paths)
     else:
         before, groups = Plan.empty(), Groups()
-    asked = _expanded(sweep_file, settings, own, before)
+    asked = _expanded(sweep_file, settings, own, before, directory)
     if not paths.cells.is_file():
         _check_free(directory)
     return restoring(paths, _change(sweep_file, paths, asked, before, groups, own))
@@ -84,12 +84,12 @@ def planned_again(paths: SweepPaths, before: Plan, groups: Groups) -> Change:
     """Return what planning a sweep's own file on top of `before` would do; no code is tried."""
     file = paths.sweep_file
     own = OwnCode.beside(file, read_pins(paths), paths.directory).as_planned()
-    asked = _expanded(file, (), own, before)
+    asked = _expanded(file, (), own, before, paths.directory)
     return _change(file, paths, asked, before, groups, own)
 
 
 def _expanded(
-    file: Path, settings: Sequence[str], own: OwnCode, before: Plan
+    file: Path, settings: Sequence[str], own: OwnCode, before: Plan, directory: Path
 ) -> tuple[SweepFile, bytes, Expansion]:
     """Load a file and expand it; what has changed of planned data is told before code fails on it.
 
@@ -100,10 +100,13 @@ def _expanded(
         sources = {name: table.source for name, table in sweep.dataset.items()}
         try:
             return expand(
-                sweep, file, own, lambda found: require_same_files(before, found, sources, file)
+                sweep,
+                file,
+                own,
+                lambda found: require_same_files(before, found, sources, file, directory),
             )
         except UserError as error:
-            raise why_refused(error, before, sources, file, own) from None
+            raise why_refused(error, before, sources, file, directory, own) from None
 
     return load_and_use(file, settings, use)
 

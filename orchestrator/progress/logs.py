@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyseed.analysis.counts import counted
+import polars as pl
+
+from manyseed.analysis.counts import counted, some
 from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.disk.placing import read_end
 from manyseed.orchestrator.disk.records import read_record
@@ -20,6 +22,7 @@ from manyseed.orchestrator.errors import (
     command,
 )
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions.retries import retrying
 from manyseed.orchestrator.submissions.submission import (
@@ -94,6 +97,18 @@ def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[F
         for same in by_kind.values()
     ]
     return sorted(groups, key=lambda group: -group.count)
+
+
+_MODELS = 2
+
+
+def models(paths: SweepPaths, runs: Iterable[str]) -> str:
+    """Return which models runs are of, by their addresses: `` (mlp on ward)``."""
+    numbers = [int(run.partition(":")[0]) for run in runs]
+    cells = Plan.read(paths).all_cells
+    cells = cells.filter(pl.col("cell").is_in(numbers)).sort("cell")
+    pairs = [f"{name} on {data}" for name, data in cells.select("classifier", "dataset").rows()]
+    return f" ({some([*dict.fromkeys(pairs)], _MODELS)})" if pairs else ""
 
 
 _DIED = ("broken", "killed", "failed", "timeout", "out_of_memory", "node_fail")

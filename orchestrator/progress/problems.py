@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -237,8 +237,9 @@ def _of_tasks(
         shown = command("logs", paths.directory, task.job_id or f"{last.number}/{task.number}")
         yield f"{ended} twice, and {'was' if n == 1 else 'were'} left out: {shown}"
     for state, text in _LOST.items():
-        if lost[state]:
-            yield f"{_tasks(lost[state])} {text}: {resume} trains the remaining runs"
+        if those := lost.get(state):
+            how = _printed_by(paths, those[-1]) if state == "failed" else ""
+            yield f"{_tasks(len(those))} {text}{how}: {resume} trains the remaining runs"
     if not lost and len(rest) and any(task.is_alive for task in current):
         runs = "1 missing run belongs" if len(rest) == 1 else f"{len(rest):,} missing runs belong"
         change = to_change(left_behind)
@@ -250,7 +251,7 @@ def _of_tasks(
     for submission, left in left_behind:
         if submission is not last:
             yield from _before_training(paths, submission, left)
-    if lost["killed"] and (reason := summed(last, current).reason):
+    if "killed" in lost and (reason := summed(last, current).reason):
         yield reason
     yield from held(listed, tasks, resume)
     waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
@@ -274,6 +275,7 @@ _LOST = {
     "timeout": "ended by the walltime",
     "node_fail": "lost with a node",
     "killed": "killed",
+    "failed": "ended while training",
     "gone": "ended before training (cancelled or lost: SLURM does not say)",
 }
 """What became of tasks that ended in these states."""
@@ -281,20 +283,27 @@ _LOST = {
 
 def _lost(
     listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]], rest: pl.DataFrame
-) -> Counter[str]:
-    """Return how many tasks ended in the states of `_LOST`, where they left some of these runs.
+) -> dict[str, list[TaskState]]:
+    """Return the tasks that ended in the states of `_LOST`, where they left some of these runs.
 
     Only of submissions that are alive, and of the last.
     """
-    found: Counter[str] = Counter()
+    found: dict[str, list[TaskState]] = defaultdict(list)
     for submission, states in zip(listed, tasks, strict=True) if len(rest) else ():
-        ended = [task for task in states if task.state in _LOST]
+        ended = [task for task in states if task.state in _LOST and not _never_began(task)]
         is_last = submission is listed[-1]
         if ended and (is_last or any(task.is_alive for task in states)):
             files = [submission.files.task(task.number) for task in ended]
             if is_last or len(_among(rest, files, "semi")):
-                found.update(task.state for task in ended)
+                for task in ended:
+                    found[task.state].append(task)
     return found
+
+
+def _printed_by(paths: SweepPaths, task: TaskState) -> str:
+    """Return with which exit code a task's job ended, and the command that shows its log."""
+    told = f"{task.note}; " if task.note else ""
+    return f" ({told}see {command('logs', paths.directory, task.job_id)})"
 
 
 def _before_training(

@@ -324,7 +324,7 @@ class _Merge:
         if n_lost := np.count_nonzero(lost & ~replaced & ~self.dropped):
             raise DamagedShard(
                 f"{self.group.folder}, shard {self.shard}: {n_lost} rows cannot be decoded and "
-                "no journal holds them: run verify --repair, then resume"
+                "no journal holds them: run verify --repair, which says what is left to do"
             )
         status = np.where(finished & ~self.dropped, before, MISSING)
         for row, source in sources.items():

@@ -32,7 +32,7 @@ from manyseed.orchestrator.submissions import cluster, memory, submitting
 from manyseed.orchestrator.submissions.possible import ProfileError, require_possible, unlisted
 from manyseed.orchestrator.submissions.requirements import continuing, require_jobs
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
-from manyseed.orchestrator.submissions.submission import submissions
+from manyseed.orchestrator.submissions.submission import submissions, tasks_known
 from manyseed.orchestrator.survey import survey
 from manyseed.slurm import commands
 from manyseed.slurm.discover import Cluster
@@ -60,9 +60,8 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
 
     Raises as `cluster.shapes`, `discover` and `require_possible`.
     """
-    rows, earlier = to_train(change, paths), []
-    if paths.is_sweep:
-        earlier = [one for one in submissions(paths) if one.cluster == profile.name]
+    rows = to_train(change, paths)
+    earlier = submissions(paths) if paths.is_sweep else []
     costs = cost.seconds(change.after, change.observed, change.measuring)
     classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
     scheduler = scheduler_of(profile.reached)
@@ -73,7 +72,8 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     require_possible(profile, classes, discovered)
     for name in classes:
         cluster.require(profile, name, paths.directory)
-    profile, _ = memory.sized(profile, classes, earlier, (), discovered, auto=False)
+    states = tasks_known(earlier)
+    profile, _ = memory.sized(profile, classes, earlier, states, discovered, auto=False)
     shapes = cluster.shapes(profile, classes, discovered, 0)
     identical = change.after.cells.filter("identical")["cell"]
     is_copy = cost.untrained_copies(change.after)
@@ -122,7 +122,10 @@ def too_short(
     """Say which fits are longer than the walltime and what becomes of them; too little memory."""
     rows = to_train(change, paths)
     processes = {one.resource: one.processes for one in placements}
-    yield from memory.scarce(profile, change.after, rows, processes)
+    scheduler = scheduler_of(profile.reached)
+    with scheduler.active():
+        there = scheduler.system.limits()
+    yield from memory.scarce(profile, change.after, rows, processes, there)
     asked = (change.after, rows, change.observed, change.measuring, profile)
     try:
         require_jobs(paths, *asked)

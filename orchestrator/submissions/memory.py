@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,10 +57,17 @@ _OF_TASK, _OF_PROCESS, _OF_TORCH = 125 * 2**20, 55 * 2**20, 180 * 2**20
 
 Measured on Linux with two processes, of which each counts what it shares in part.
 """
+_WHOLE_PROCESS, _WHOLE_OF_TORCH = 170 * 2**20, 345 * 2**20
+"""The same where each process counts all that it shares, as does that which others are forked from.
+"""
 
 
 def scarce(
-    profile: Profile, plan: Plan, rows: pl.DataFrame, processes: Mapping[str, int]
+    profile: Profile,
+    plan: Plan,
+    rows: pl.DataFrame,
+    processes: Mapping[str, int],
+    cluster: Cluster,
 ) -> Iterator[str]:
     """Say where tasks ask for less memory than their libraries take, and the line to write.
 
@@ -74,7 +81,11 @@ def scarce(
         resources = profile.resources(name)
         texts = cells.filter(device=name)["canonical"]
         of_torch = any("torch" in imports(json.loads(text)["classifier"]) for text in texts)
-        least = _OF_TASK + n * (_OF_TORCH if of_torch else _OF_PROCESS)
+        least, why = _OF_TASK + n * (_OF_TORCH if of_torch else _OF_PROCESS), ""
+        if cluster.sums_memory:
+            forked = n + (n > 1 and name == "cpu")
+            least = _OF_TASK + forked * (_WHOLE_OF_TORCH if of_torch else _WHOLE_PROCESS)
+            why = ", as the cluster counts shared memory for each process"
         if not 0 < (given := asked(resources)) < least:
             continue
         key, share = "mem", 1
@@ -83,7 +94,7 @@ def scarce(
         line = f'{key} = "{math.ceil(enough(least) / share / 2**20)}M"'
         yield (
             f"{name.upper()} tasks ask for {in_words(given)}, but {counted(n, 'process')} of one "
-            f"need {in_words(least)} before any data: write {line} in {profile.path}."
+            f"need {in_words(least)} before any data{why}: write {line} in {profile.path}."
         )
 
 
@@ -100,6 +111,8 @@ class Usage:
     cores_used: float  # mean number of cores that were busy in a task
     memory_exceeded: float = 0.0  # bytes, the most that a task asked for that was killed for memory
     memory_accounted: float = 0.0  # bytes, the most that SLURM's accounting counted of a task
+    has_advice: bool = True  # whether enough is known, and not more by other or later tasks
+    was_short: bool = False  # whether tasks of the class, with any profile, ran out of memory
 
     @property
     def is_least(self) -> bool:
@@ -114,7 +127,7 @@ class Usage:
     @property
     def advice(self) -> str:
         """What to ask for instead; empty if what was asked for fits."""
-        if self.memory_asked is None:
+        if self.memory_asked is None or not self.has_advice:
             return ""
         wanted, name = enough(self.memory_known), self.resource.upper()
         told = f"{name} tasks asked for {in_words(self.memory_asked)} and "
@@ -122,7 +135,8 @@ class Usage:
             return f'{told}were killed for it: try mem = "{more_than(self.memory_exceeded)}".'
         least = "least" if self.is_least else "most"
         told += f"used {in_words(self.memory_known)} at {least}: "
-        if wanted * _WORTH <= self.memory_asked:
+        is_known = self.was_short and wanted <= self.memory_asked
+        if is_known or wanted * _WORTH <= self.memory_asked:
             return f'{told}mem = "{in_words(wanted)}" would do, or resume --memory auto.'
         if self.memory_known * _CLOSE > self.memory_asked:
             return f'{told}mem = "{in_words(wanted)}" would be safer.'
@@ -134,6 +148,7 @@ def usage(submissions: Sequence[Submission]) -> list[Usage]:
     found: dict[tuple[str, str], list[tuple[Submission, Attempt]]] = {}
     exceeded: dict[tuple[str, str], float] = {}
     counted: dict[tuple[str, str], int] = {}
+    sufficed: dict[str, float] = {}
     try:
         states = tasks_of(submissions)
         for submission, name, n_bytes in _accounted(submissions):
@@ -146,20 +161,48 @@ def usage(submissions: Sequence[Submission]) -> list[Usage]:
             key = (submission.cluster, name)
             exceeded[key] = max(exceeded.get(key, 0.0), submission.intent.memory.get(name, 0.0))
         died = {task.number for task in tasks if task.state == "out_of_memory"}
+        done = {task.number for task in tasks if task.state == "finished"}
         numbers = {name: tasks_in(submission, name) for name in ("cpu", "gpu")}
+        for name in numbers:
+            if tasks_in(submission, name) & done and name not in ran_out(submission, tasks):
+                sufficed[name] = max(
+                    sufficed.get(name, 0.0), submission.intent.memory.get(name, 0.0)
+                )
         for attempt in submission.attempts():
             names = [name for name, tasks in numbers.items() if attempt.task in tasks]
             if attempt.memory or attempt.task in died:
                 key = (submission.cluster, names[0] if names else "")
                 found.setdefault(key, []).append((submission, attempt))
-    return [
-        replace(
-            _usage(*key, measured),
-            memory_exceeded=exceeded.get(key, 0.0),
-            memory_accounted=counted.get(key, 0),
+    rows = []
+    for key, measured in found.items():
+        row = _usage(*key, measured)
+        mine, had = exceeded.get(key, 0.0), row.memory_asked or 0.0
+        most = max((n for (_, name), n in exceeded.items() if name == key[1]), default=0.0)
+        if mine and mine >= had:
+            has_advice = sufficed.get(key[1], 0.0) <= mine
+        else:
+            has_advice = most < had and _is_telling(attempt for _, attempt in measured)
+        rows.append(
+            replace(
+                row,
+                memory_exceeded=mine,
+                memory_accounted=counted.get(key, 0),
+                has_advice=has_advice,
+                was_short=most > 0,
+            )
         )
-        for key, measured in found.items()
-    ]
+    return rows
+
+
+_TELLING_SECONDS = 300.0
+
+
+def _is_telling(attempts: Iterable[Attempt]) -> bool:
+    """Return whether attempts lasted long enough to show how much memory they need."""
+    return any(
+        attempt.state != "running" or attempt.updated - attempt.started >= _TELLING_SECONDS
+        for attempt in attempts
+    )
 
 
 def _accounted(submissions: Sequence[Submission]) -> Iterator[tuple[Submission, str, int]]:
@@ -244,7 +287,9 @@ def to_ask_for(
         of_profile = {"cpu": profile.cpu, "gpu": profile.gpu}
         usual = {name: asked(given) for name, given in of_profile.items() if given is not None}
     by_itself = any(had[name] and had[name] <= usual.get(name, had[name]) for name in short)
-    return "" if by_itself else more_than(most), more_than(most)
+    enough_by_now = [usual[name] for name in short if usual.get(name, 0.0) > had[name]]
+    amount = in_words(max(enough_by_now)) if enough_by_now else more_than(most)
+    return "" if by_itself else more_than(most), amount
 
 
 def with_more(
@@ -318,49 +363,80 @@ def sized(
     profile: Profile,
     classes: Sequence[str],
     earlier: Sequence[Submission],
-    short: Collection[str],
+    states: Sequence[Sequence[TaskState]],
     cluster: Cluster,
     *,
     auto: bool,
 ) -> tuple[Profile, list[str]]:
     """Return a profile whose tasks ask for the memory that they need, and a sentence per change.
 
-    Where tasks ran out of it, twice as much is asked for once, and again with `auto`; otherwise
-    users decide then. What was raised stays raised.
+    Where tasks ran out of it, with whichever profile, twice as much is asked for once, and again
+    with `auto`; otherwise users decide then. What was raised stays raised.
 
-    `classes`: those to be submitted. `earlier`: submissions to this cluster, oldest first. `short`:
-    classes that ran out of memory in the last of them. `auto`: whether to ask for no more than what
-    tasks have used so far requires.
+    `classes`: those to be submitted. `earlier`, `states`: submissions, oldest first, and their
+    tasks. `auto`: whether to ask for no more than what tasks have used so far requires.
     """
-    before = earlier[-1].intent.memory if earlier else {}
     said = []
     for name in classes:
         resources = profile.resources(name)
-        usual, had = asked(resources), before.get(name, 0.0)
-        most = used(earlier, name) if auto else 0.0
-        there = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
-        wanted = raised = had if had > usual else 0.0
-        if name in short:
-            more = min(max(_MORE * had, enough(most)), there or math.inf)
+        usual, (had, is_raised, is_short) = (
+            asked(resources),
+            _before(profile, name, earlier, states),
+        )
+        own = [one for one in earlier if one.cluster == profile.name]
+        most = used(own, name) if auto else 0.0
+        nodes = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
+        wanted = raised = min(had, nodes or math.inf) if is_raised else 0.0
+        tasks = f"{name.upper()} tasks"
+        if is_short and usual <= had:
+            more = min(max(_MORE * had, enough(most)), nodes or math.inf)
             if (
                 raised and not auto
             ) or more <= had:  # or the site decides, or the task had all of its node
-                fits = had and not 0 < there < _MORE * had
+                fits = had and not 0 < nodes < _MORE * had
                 so = f"ask for more: --memory {more_than(had) if fits else 'SIZE'}"
             else:
                 wanted, so = more, f"these ask for {in_words(more)}"
             limit = f" with {in_words(had)}" if had else ""
-            said.append(f"{name.upper()} tasks ran out of memory{limit}: {so}.")
+            said.append(f"{tasks} ran out of memory{limit}: {so}.")
         elif auto and most and not resources.whole_node:
-            wanted = max(raised, min(enough(most), there or math.inf))
+            wanted = max(raised, min(enough(most), nodes or math.inf))
             told = f"used {in_words(most)} at most: these ask for {in_words(wanted)}"
-            said.append(f"{name.upper()} tasks {told}.")
+            said.append(f"{tasks} {told}.")
+        elif raised:
+            less = f", not for the profile's {in_words(usual)}" if usual else ""
+            said.append(f"{tasks} ask for {in_words(raised)}, as those before{less}.")
         if wanted and wanted != usual:
             changed = profile.with_memory(f"{math.ceil(wanted / 2**20)}M").resources(name)
             profile = (
                 replace(profile, cpu=changed) if name == "cpu" else replace(profile, gpu=changed)
             )
     return profile, said
+
+
+def _before(
+    profile: Profile,
+    name: str,
+    earlier: Sequence[Submission],
+    states: Sequence[Sequence[TaskState]],
+) -> tuple[float, bool, bool]:
+    """Return what the last tasks of a resource class on a cluster asked for; see `sized`.
+
+    Also whether it was raised above the profile's, and whether it was too little. Another profile
+    may ask for more as it is, unless tasks ran out of what this one asks for.
+    """
+    listed = [
+        (one, tasks) for one, tasks in zip(earlier, states, strict=True) if tasks_in(one, name)
+    ]
+    if not listed:
+        return 0.0, False, False
+    last, usual = listed[-1][0], asked(profile.resources(name))
+    had = last.intent.memory.get(name, 0.0)
+    exceeded = [
+        one.intent.memory.get(name, 0.0) for one, tasks in listed if name in ran_out(one, tasks)
+    ]
+    is_needed = last.cluster == profile.name or max(exceeded, default=-1.0) >= usual
+    return had, had > usual and is_needed, name in ran_out(*listed[-1])
 
 
 def in_words(n_bytes: float) -> str:

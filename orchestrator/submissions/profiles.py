@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyseed.jobs.checks import paths_near
+from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, command, meant, refused, shell_word, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.slurm import Refused, available
@@ -110,9 +111,10 @@ def words_of_clusters(last: Intent | None = None) -> str:
 def needed(last: Intent | None) -> str | None:
     """Return what `AUTO` must be replaced by on this machine.
 
-    The first of the user's profiles. None if it names a place to train, or if there is no profile:
-    the refusal says how to make one. A test cluster is for trying SLURM, and never proposed; where
-    runs were last submitted to one that is gone, they go on here.
+    The profile that the user last submitted with, or their only one; of several, any. None if it
+    names a place to train, or if there is no profile: the refusal says how to make one. A test
+    cluster is for trying SLURM, and never proposed; where runs were last submitted to one that is
+    gone, they go on here.
 
     `last`: the latest submission.
     """
@@ -120,8 +122,14 @@ def needed(last: Intent | None) -> str | None:
         _automatic(last)
     except UserError:
         there = LOCAL if is_gone(last) and last and last.cluster == TESTCLUSTER else None
-        return next(iter(own_names()), there)
+        names = own_names()
+        if (used := _last_used()) in names or (used in _remembered() and Path(used).is_file()):
+            return used
+        return _ANY if len(names) > 1 else next(iter(names), there)
     return None
+
+
+_ANY = "NAME"
 
 
 def is_gone(last: Intent | None) -> bool:
@@ -171,14 +179,19 @@ def own_profile(intent: Intent) -> Profile | None:
 
 
 def remember(profile: Profile) -> None:
-    """Record that this user submitted with a profile outside of their own folder."""
-    file = str(profile.path.absolute())
-    if profile.path.absolute().parent == user_folder().absolute() or file in _remembered():
-        return
+    """Record that this user submitted with a profile; also a file outside of their own folder."""
+    file, is_own = str(profile.path.absolute()), _is_own(profile)
     with suppress(OSError):  # if the home is not writable, the user gives --cluster each time
         _given().parent.mkdir(parents=True, exist_ok=True)
-        with _given().open("a") as remembered:
-            remembered.write(f"{file}\n")
+        if not (is_own or file in _remembered()):
+            with _given().open("a") as remembered:
+                remembered.write(f"{file}\n")
+        if profile.name != TESTCLUSTER:
+            place(_last(), f"{profile.name if is_own else file}\n".encode())
+
+
+def _is_own(profile: Profile) -> bool:
+    return profile.path.absolute().parent == user_folder().absolute()
 
 
 def _automatic(last: Intent | None, directory: Path | None = None) -> Profile | None:
@@ -228,6 +241,18 @@ def _has_ended() -> bool:
 def _given() -> Path:
     """Return the file in which `remember` records paths."""
     return user_folder().parent / "cluster-files"
+
+
+def _last() -> Path:
+    """Return the file that names the profile, or its file, that `remember` recorded last."""
+    return user_folder().parent / "last-cluster"
+
+
+def _last_used() -> str:
+    try:
+        return _last().read_text().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _remembered() -> set[str]:

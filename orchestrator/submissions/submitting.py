@@ -417,14 +417,12 @@ class _Submitter:
         profile = cluster.without_nodes(profile, sorted(nodes))
         auto = self.request.memory == memory.AUTO
         if auto or self.request.memory is None:
-            tasks = [each for one, each in zip(earlier, states, strict=True) if one in there]
-            short = memory.ran_out(there[-1], tasks[-1]) if there else ()
-            profile, said = memory.sized(profile, classes, there, short, discovered, auto=auto)
+            profile, said = memory.sized(profile, classes, earlier, states, discovered, auto=auto)
             for text in said:
                 report(text)
         shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         processes = {name: shape.processes for name, shape in shapes.items()}
-        for text in memory.scarce(profile, self.plan, rows, processes):
+        for text in memory.scarce(profile, self.plan, rows, processes, discovered):
             report(text)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes, self.stacks)

@@ -1,7 +1,8 @@
 """One warm training process: takes batches from a pipe, trains them, writes its journal.
 
-Started by `pool` or forked by a nursery; imports what the fits need once. An exception inside a fit
-is that run's failure; any other error ends the process with a message and leaves runs missing.
+Started by `pool` or forked by a nursery; imports what the fits need once. What a fit raises is that
+run's failure, exhausted memory included, unless the machine is at fault; any other error ends the
+process with a message and leaves runs missing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from manyseed.jobs.checks import in_words
 from manyseed.jobs.classifiers import imports
-from manyseed.jobs.run import Cell, MachineError, MemoryFull, Prediction, Run
+from manyseed.jobs.run import Cell, GpuFull, MachineError, MemoryFull, Prediction, Run
 from manyseed.jobs.trainer import Trainer, block_of, made
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Device, Handling, Precision, gpu_model
@@ -50,7 +51,7 @@ from manyseed.orchestrator.working.queue import Batch, Fault, Outcome, Ready, fa
 from manyseed.slurm.processes import belong_to_parent, leave
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
-"""Errors that are the machine's fault, not a run's."""
+"""Errors that are the machine's fault, not a run's, except for exhausted memory in a fit."""
 
 _QUICK_SECONDS = 1.0
 
@@ -71,7 +72,7 @@ class Training:
         self._save_seconds = checkpoint_seconds()
 
     def train(self, batch: Batch) -> Outcome:
-        """Train a batch; an exception in a fit is that run's failure."""
+        """Train a batch; what a fit raises is that run's failure, unless it is the machine's."""
         group, cell = self._group(batch), self._cell(batch.cell)
         self._use_code(batch.cell)
         y_true = self._trainer.test_set(cell, batch.repeat).y_true
@@ -85,8 +86,9 @@ class Training:
                 stack = self._train_stack(batch, group, run)
                 block = self._block(batch, run)
             recipe, saved = self._recipe_of(batch, run, len(block)), None
+            is_fitting = batch.source in (-1, row)
             try:
-                if batch.source in (-1, row):
+                if is_fitting:
                     if len(block) == 1:
                         saved = checkpoint(
                             self._paths, batch.group, row, block[0], recipe, self._save_seconds
@@ -95,6 +97,7 @@ class Training:
                         prediction = self._trainer.train(block[0], handling)
                     else:
                         prediction = made(stack.pop(run))
+                    is_fitting = False
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group, row, values, recipe=recipe, fit_seconds=prediction.fit_seconds
@@ -105,10 +108,11 @@ class Training:
                     raise RuntimeError(COPY_OF_FAILED)
                 else:
                     self._journal.append_copy(batch.group, row, batch.source)
-            except MACHINE_ERRORS:
-                raise
-            except Exception as error:
+            except BaseException as error:
+                if not _is_of_run(error, is_fitting=is_fitting, is_alone=batch.is_alone):
+                    raise
                 failures.append(_failure(batch, row, run, error))
+                gc.collect()  # what the error held
             else:
                 done.append(row)
         self.sync(seconds)
@@ -272,7 +276,20 @@ def _require_code(task: Task, paths: SweepPaths) -> None:
         )
 
 
-def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
+def _is_of_run(error: BaseException, *, is_fitting: bool, is_alone: bool) -> bool:
+    """Return whether an error is a run's failure, as it is if memory ran out in its fit.
+
+    A GPU's memory must be that of this process alone. No signal raises anything here: what is no
+    Exception, such as KeyboardInterrupt, was raised by users' code.
+    """
+    if isinstance(error, MemoryFull | MemoryError):
+        return is_fitting and (is_alone or not isinstance(error, GpuFull))
+    if isinstance(error, MACHINE_ERRORS):
+        return False
+    return is_fitting or isinstance(error, Exception)
+
+
+def _failure(batch: Batch, row: int, run: int, error: BaseException) -> Failure:
     return Failure(
         group=batch.group,
         row=row,

@@ -36,6 +36,7 @@ class Batch:
     source: int = -1  # row of the run that these are copies of; -1 if each is trained
     members: int = 1  # how many runs are trained at once
     models: bool = True  # whether their parameters are kept, if the group keeps those of some runs
+    is_alone: bool = True  # whether no other process of the task trains beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +170,20 @@ _LEAST_BYTES = 2**20
 
 
 def fault(error: BaseException, reason: str, details: str, paths: SweepPaths) -> Fault:
-    """Return the fault for an error; a full disk and a wrong folder are the same on every node."""
+    """Return the fault for an error; a full disk and a wrong folder are the same on every node.
+
+    Their reason says all; of others there are details, such as a traceback.
+    """
     if not paths.directory.is_dir():
         told = f"{paths.directory} was moved or removed while it trained"
-        return Fault(told, details, is_of_task=True)
+        return Fault(told, "", is_of_task=True)
     if isinstance(error, PreparedElsewhere):
-        return Fault(reason, details, is_of_task=True)
+        return Fault(reason, "", is_of_task=True)
     if (code := _sweeps_disk_full(error, paths.directory)) is None:
         return Fault(reason, details, is_crowded=isinstance(error, GpuFull))
     # without the file, which is another for each task: the same reason is told once for all
     told = f"the disk of {paths.directory} is full ({os.strerror(code)})"
-    return Fault(told, details, is_of_task=True)
+    return Fault(told, "", is_of_task=True)
 
 
 def _sweeps_disk_full(error: BaseException | None, directory: Path) -> int | None:

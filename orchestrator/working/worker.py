@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -414,7 +415,7 @@ class TaskAttempt:
         for worker in self.pool.workers:
             if worker.is_idle and (batch := self.queue.take()) is not None:
                 worker.is_alone = self.n_workers == 1
-                self.pool.send(worker, batch)
+                self.pool.send(worker, replace(batch, is_alone=worker.is_alone))
 
     def _on_message(self, message: Message) -> None:
         worker, value = message.worker, message.value

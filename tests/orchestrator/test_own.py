@@ -244,6 +244,49 @@ train = "mine:fit"
 
 
 @pytest.mark.parametrize(
+    ("seconds", "is_said"), [("0.0015 * len(y)", True), ("0.21 + 0 * len(y)", False)]
+)
+def test_a_time_far_beyond_the_probes_is_said_to_be_extrapolated(
+    tmp_path: Path, seconds: str, is_said: bool
+) -> None:
+    does = f"pass\n    import time; time.sleep({seconds})"
+    (tmp_path / "mine.py").write_text(ENDS.format(below=0, does=does))
+    file = write(tmp_path / "own.toml", ENDING.replace("sklearn:wine", "sklearn:digits"))
+    said = " ".join(inside("plan", file, "--dry-run")[1].split())
+    told = "How long mine trains is extrapolated from fits to a few made-up rows, and may be far"
+    assert (told in said) == is_said, said
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("np.ones(10**17)", "Unable to allocate 711. PiB"),
+        ("raise MemoryError", "MemoryError"),
+        ("raise RuntimeError('[enforce fail] out of memory')", "memory is full: [enforce fail]"),
+        ("def f(): f()\n        f()", "RecursionError"),
+        ("sys.exit('planted')", "SystemExit: planted"),
+        ("raise KeyboardInterrupt('planted')", "KeyboardInterrupt: planted"),
+        ("warnings.simplefilter('error'); warnings.warn('planted')", "UserWarning: planted"),
+        ("open('/nowhere/x')", "No such file or directory: '/nowhere/x'"),
+    ],
+)
+def test_what_own_code_raises_is_its_runs_failure_and_all_others_are_trained(
+    tmp_path: Path, raised: str, said: str
+) -> None:
+    modules = "import numpy as np, sys, warnings\n"
+    (tmp_path / "mine.py").write_text(modules + ENDS.format(below=0.5, does=raised))
+    sweep = Sweep.plan(write(tmp_path / "own.toml", ENDING), tmp_path / "sweep")
+    sweep.submit(workers=1)
+    sweep.wait()
+    runs = sweep.status()["runs"]
+    assert (runs["missing"], runs["failed"] > 0, runs["done"] > 0) == (0, True, True)
+    told = inside("logs", sweep.directory, "--failed")[1]
+    assert said in told
+    assert "mine.py" in told, "its traceback"
+    assert "(mine on sklearn:wine)" in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
     "does",
     [
         "raise ValueError('planted')",

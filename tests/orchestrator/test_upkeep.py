@@ -512,9 +512,11 @@ def test_coordinates_that_are_damaged_are_written_again(
         "runs_checked": 32,
         "runs_wrong": 0,
         "findings": [{**told, "rows": 0, "runs": []}],
+        "groups_unchecked": [group.spec.path],
     }
     result = command("verify", copy.directory)
     assert result.returncode == 1
+    assert f"Not checked before that is repaired: all runs of {group.spec.path}." in result.stdout
     assert f"manyseed verify {copy.directory} --repair" in result.stderr
     mended = copy.verify(repair=True)
     assert (mended["runs_checked"], mended["runs_wrong"]) == (64, 0)

@@ -137,6 +137,24 @@ def test_all_limits_of_arrays_are_obeyed(config: dict[str, str], size: int) -> N
 
 
 @pytest.mark.parametrize(
+    ("kind", "params", "is_summed"),
+    [
+        ("jobacct_gather/linux", "OverMemoryKill", True),
+        ("jobacct_gather/linux", "NoOverMemoryKill", False),
+        ("jobacct_gather/linux", "OverMemoryKill,UsePss", False),
+        ("jobacct_gather/linux", "NoShared,OverMemoryKill", False),
+        ("jobacct_gather/linux", "(null)", False),
+        ("jobacct_gather/cgroup", "OverMemoryKill", False),
+    ],
+)
+def test_it_is_known_where_shared_memory_counts_for_each_process(
+    kind: str, params: str, is_summed: bool
+) -> None:
+    config = {"JobAcctGatherType": kind, "JobAcctGatherParams": params}
+    assert discover._sums_memory(config) is is_summed
+
+
+@pytest.mark.parametrize(
     "config", [{"MaxArraySize": "0"}, {"SchedulerParameters": "max_array_tasks=0"}]
 )
 def test_a_cluster_without_arrays_is_told_as_that(config: dict[str, str]) -> None:

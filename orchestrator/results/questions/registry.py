@@ -262,7 +262,7 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     }
     found = ask(sweep, question, **asked)
     if question.tell is None:
-        why = () if found else _why_none(sweep, question)
+        why = () if found else _why_none(sweep, question, given.get("where"))
         return Reply(found, {"answers": [one.values() for one in found]}, cannot_tell=why)
     told: Reply = imported(question.tell)(
         found, **{name: one for name, one in given.items() if name in of_tell}
@@ -274,13 +274,13 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     return replace(told, answers=answers)
 
 
-def _why_none(sweep: AskedSweep, question: Question) -> Sequence[str]:
+def _why_none(sweep: AskedSweep, question: Question, where: str | None) -> Sequence[str]:
     """Say why a question has no answer, where more than one thing may be why."""
     if question.name != "sources":
         return ()
     from manyseed.analysis.questions.crossed import untold
 
-    return [*filter(None, [untold(evidence(sweep.readable)[0].variance)])]
+    return [*filter(None, [untold(evidence(sweep.readable, where)[0].variance)])]
 
 
 def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tables]:

@@ -440,9 +440,10 @@ def test_the_start_up_of_a_command_does_not_grow_with_its_rows() -> None:
     assert probe._startup(seconds, rows, 1.5, more) == pytest.approx(0.99 * seconds), "by noise"
     assert probe._startup(seconds, rows, 100.0, more) == 0
     asked = [probe._times_as_many(s, is_command=True) for s in (0.01, 3.0, 5.0, 14.0, 16.0)]
-    assert asked == [16, 16, 12, 4, 0], "imports on a loaded machine are no matter of rows"
+    assert asked == [16, 16, 12, 4, 1 / 4], "imports on a loaded machine are no matter of rows"
     asked = [probe._times_as_many(s, is_command=False) for s in (0.1, 0.3, 5.0)]
-    assert asked == [0, 4, 0]
+    assert asked == [0, 4, 1 / 4], "long fits are compared with shorter ones"
+    assert probe._startup(6.0, 64, 5.7, 16) == pytest.approx(5.6)
     canonical = Findings.from_json(asdict(Findings(seconds=seconds, startup=startup)))
     expected = record._seconds(canonical)
     data = cast(Any, None)

@@ -104,8 +104,8 @@ def test_a_retry_of_failed_runs_says_that_it_leaves_missing_ones_out(
     counts = {"runs": 64, "done": 52, "copy": 0, "failed": 8, "missing": 4}
     state: Any = SimpleNamespace(counts=counts, with_state=lambda _: quick.survey().runs.clear())
     for failed, told in (
-        (True, "4 not finished before, for which resume without --failed is needed, 8 failed."),
-        (False, "4 not finished before, 8 failed, for which --failed is needed."),
+        (True, "4 not finished, for which resume without --failed is needed, 8 failed."),
+        (False, "4 not finished, 8 failed, for which --failed is needed."),
     ):
         say_kept(quick, state, failed=failed)
         assert told in " ".join(capsys.readouterr().out.split())

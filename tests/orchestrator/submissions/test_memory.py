@@ -17,6 +17,7 @@ from manyseed.orchestrator.submissions.memory import (
     Usage,
     asked,
     in_words,
+    scarce,
     shortage,
     sized,
     usage,
@@ -80,9 +81,55 @@ def ask(
     folder: Path, text: str, earlier: list[Submission], *, short: bool, auto: bool = False
 ) -> tuple[str, list[str]]:
     given = profile(folder, text)
-    out = ["cpu"] if short else []
-    answer = sized(given, ["cpu"], earlier, out, cluster(16_000), auto=auto)
+    states = [[TaskState(0, "finished")] for _ in earlier]
+    if short:
+        states[-1] = [TaskState(0, "out_of_memory")]
+    answer = sized(given, ["cpu"], earlier, states, cluster(16_000), auto=auto)
     return answer[0].resources("cpu").options.get("mem", ""), answer[1]
+
+
+def test_where_a_site_counts_shared_memory_for_each_process_more_is_needed(
+    quick: Sweep, tmp_path: Path
+) -> None:
+    given, there = profile(tmp_path, 'mem = "300M"'), cluster(16_000)
+    plan = quick.survey().plan
+
+    def told(there: Cluster) -> list[str]:
+        return [*scarce(given, plan, plan.cells.select("cell"), {"cpu": 2}, there)]
+
+    assert told(there) == []
+    (line,) = told(replace(there, sums_memory=True))
+    assert line.startswith("CPU tasks ask for 300M, but 2 processes of one need 635M before any")
+    assert 'shared memory for each process: write mem = "1024M" in ' in line
+
+
+@pytest.mark.usefixtures("without_slurm")
+def test_a_job_that_died_while_training_is_named_with_its_log(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep.plan(quick.paths.sweep_file, tmp_path / "planned")
+    listed = [submission(tmp_path, 1, G, 600 * M)]
+    attempts = tuple(listed[0].attempts())
+    ended = TaskState(0, "failed", attempts=attempts, job_id="16_2", note="signal 9")
+    monkeypatch.setattr(progress, "submissions", lambda _: listed)
+    monkeypatch.setattr(progress, "tasks_of", lambda *_, **__: [[ended]])
+    (told,) = sweep.status()["problems"]
+    logs, resume = (f"manyseed {verb} {sweep.directory}" for verb in ("logs", "resume"))
+    assert told == (
+        f"1 task was ended while training (signal 9; see {logs} 16_2): {resume} trains the "
+        "remaining runs"
+    )
+
+
+def test_tasks_that_ended_badly_are_settled_once_nothing_is_missing(
+    quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = {"out_of_memory": 6, "finished": 1}
+    real, told = Sweep.status, []
+    for sweep in (quick, Sweep.plan(quick.paths.sweep_file, tmp_path / "planned")):
+        monkeypatch.setattr(Sweep, "status", lambda one: {**real(one), "tasks": states})
+        told.append("others have trained since" in command("status", sweep.directory).stdout)
+    assert told == [True, False]
 
 
 def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
@@ -94,7 +141,8 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     assert memory == "2048M"
     assert said == ["CPU tasks ran out of memory with 1G: these ask for 2G."]
     second = submission(tmp_path, 2, 2 * G)
-    assert ask(tmp_path, one, [first, second], short=False) == ("2048M", [])
+    said = ["CPU tasks ask for 2G, as those before, not for the profile's 1G."]
+    assert ask(tmp_path, one, [first, second], short=False) == ("2048M", said)
     memory, said = ask(tmp_path, one, [first, second], short=True)
     assert memory == "2048M"
     assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory 4G."]
@@ -104,6 +152,29 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     assert ask(tmp_path, one, [first, far], short=True, auto=True)[0] == "5120M"
     # a profile that asks for as much or more is what counts
     assert ask(tmp_path, 'mem = "4G"', [first, second], short=False) == ("4G", [])
+
+
+def test_what_ran_out_with_another_profile_is_doubled_too(tmp_path: Path) -> None:
+    def elsewhere(number: int, asked: float) -> Submission:
+        one = submission(tmp_path, number, asked)
+        return Submission(one.folder, replace(one.intent, cluster="other"))
+
+    said = ["CPU tasks ran out of memory with 1G: these ask for 2G."]
+    one, other = 'mem = "1G"', elsewhere(1, G)
+    assert ask(tmp_path, one, [other], short=True) == ("2048M", said)
+    assert ask(tmp_path, 'mem = "4G"', [other], short=True) == ("4G", []), "it is more already"
+    assert ask(tmp_path, one, [elsewhere(1, 64 * G)], short=False) == ("1G", []), "its own habit"
+    here = [submission(tmp_path, 1, G), elsewhere(2, 2 * G)]
+    over, fine = [TaskState(0, "out_of_memory")], [TaskState(0, "finished")]
+    given = profile(tmp_path, one)
+    again, told = sized(given, ["cpu"], here, [over, fine], cluster(16_000), auto=False)
+    assert asked(again.resources("cpu")) == 2 * G, "1G has failed"
+    assert told == ["CPU tasks ask for 2G, as those before, not for the profile's 1G."]
+
+
+def test_a_profile_that_asks_for_more_by_now_is_not_doubled(tmp_path: Path) -> None:
+    first = submission(tmp_path, 1, G)
+    assert ask(tmp_path, 'mem = "4G"', [first], short=True) == ("4G", [])
 
 
 def test_no_more_is_asked_for_than_nodes_have(tmp_path: Path) -> None:
@@ -188,6 +259,31 @@ def test_a_task_that_was_killed_for_memory_has_used_its_limit_at_least(tmp_path:
     (cpu,) = usage([first, submission(tmp_path, 3, G, 400 * M)])
     assert (cpu.memory_known, cpu.is_least) == (400 * M, False)
     assert 'used 400M at most: mem = "512M" would do' in cpu.advice
+
+
+@pytest.mark.usefixtures("without_slurm")
+def test_advice_on_memory_is_of_the_last_that_is_known(tmp_path: Path) -> None:
+    def elsewhere(number: int, asked: float, memory: int, state: str) -> Submission:
+        one = submission(tmp_path, number, asked, memory)
+        (attempt,) = one.attempts()
+        replace(attempt, state=state).write(attempt.folder)
+        intent = replace(one.intent, cluster="other", tasks=1)
+        return Submission(one.folder, intent)
+
+    first = killed(tmp_path, 1, G, 600 * M)
+    young = elsewhere(2, G, 348 * M, "running")
+    here, there = usage([first, young])
+    assert 'were killed for it: try mem = "2G"' in here.advice
+    assert there.advice == "", "less is no advice where as much was too little"
+    done = elsewhere(3, 2 * G, 1200 * M, "finished")
+    here, there = usage([first, done])
+    assert here.advice == "", "more has sufficed since"
+    assert there.advice == (
+        'CPU tasks asked for 2G and used 1.17G at most: mem = "1.5G" would do, '
+        "or resume --memory auto."
+    )
+    (alone,) = usage([elsewhere(4, 8 * G, 348 * M, "running")])
+    assert alone.advice == "", "it has just begun"
 
 
 @pytest.mark.usefixtures("without_slurm")

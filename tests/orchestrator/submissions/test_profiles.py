@@ -26,6 +26,8 @@ from manyseed.orchestrator.submissions.profiles import (
 from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission, last_intent
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
+from manyseed.slurm import discover
+from manyseed.slurm.commands import ClusterUnavailable
 from manyseed.slurm.processes import fingerprint
 from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.testcluster import TestCluster
@@ -151,6 +153,45 @@ def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
     profile_of("other")
     with pytest.raises(UserError, match=r"several(?s:.*)lab, other$"):
         choose("auto")
+
+
+def test_of_several_profiles_the_last_used_is_proposed_or_none_by_name(login: Path) -> None:
+    for name in ("lab", "other"):
+        profile_of(name)
+    assert needed(None) == "NAME", "nobody knows which"
+    remember(read_profile(user_folder() / "other.toml"))
+    assert needed(None) == "other"
+    file = profile_of("given", folder=login / "project")
+    remember(read_profile(file))
+    assert needed(None) == str(file)
+    file.unlink()
+    assert needed(None) == "NAME"
+    remember(read_profile(user_folder() / "lab.toml"))
+    remember(read_profile(profile_of("testcluster")))
+    assert needed(None) == "lab", "a test cluster is never proposed"
+
+
+def test_without_another_cluster_init_names_the_way_to_a_test_cluster(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise ClusterUnavailable("the cluster does not answer")
+
+    monkeypatch.setattr(discover, "discover", silent)
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    code, said = inside("cluster", "init", "mine")
+    assert (code, "export" in said) == (4, False)
+    conf = write(login / "slurm.conf", "")
+    profile_of("testcluster", conf)
+    code, said = inside("cluster", "init", "mine")
+    assert (code, f"export SLURM_CONF={conf}" in said) == (2, True), said
+
+
+def test_a_sweep_directory_in_place_of_its_file_is_answered_with_the_file(login: Path) -> None:
+    sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
+    code, said = inside("plan", sweep.directory, "--dry-run")
+    there = f"{sweep.directory}/sweep.toml --out {sweep.directory} --dry-run --cluster NAME"
+    assert (code, f"manyseed plan {there}" in said) == (2, True), said
 
 
 def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:

@@ -19,7 +19,7 @@ def full(file: Path | None = None, code: int = errno.ENOSPC) -> OSError:
 
 
 def of(error: BaseException, folder: Path) -> queue.Fault:
-    return queue.fault(error, "OSError: no space", "", SweepPaths(folder))
+    return queue.fault(error, "OSError: no space", "Traceback", SweepPaths(folder))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -27,6 +27,7 @@ def test_a_full_shared_disk_is_said_of_the_disk(tmp_path: Path, code: int) -> No
     found = of(full(tmp_path / "store" / "c", code), tmp_path)
     assert found.is_of_task, "no node is to be avoided"
     assert f"the disk of {tmp_path} is full" in found.reason
+    assert found.details == "", "its reason says all"
     another = queue.fault(full(tmp_path / "b", code), "OSError: of b", "", SweepPaths(tmp_path))
     assert another.reason == found.reason, "told once for all tasks"
 
@@ -55,4 +56,4 @@ def test_other_errors_and_other_disks_are_the_nodes(tmp_path: Path) -> None:
         PermissionError(errno.EACCES, "denied", str(tmp_path / "x")),
         MemoryError(),
     ):
-        assert of(error, tmp_path) == queue.Fault("OSError: no space", "")
+        assert of(error, tmp_path) == queue.Fault("OSError: no space", "Traceback")

@@ -343,8 +343,9 @@ def _not_compared(one: Accuracies) -> str:
     """Say whose cells are unlike those of others, so that no pair with them is compared."""
     axes = dict.fromkeys(axis for row in one.apart for axis, _ in row.levels)
     names = [row.classifier for row in one.apart]
-    in_what = f"Not compared with others, which differ in {', '.join(axes)}".replace("_", " ")
-    return first_ones(names, lambda text: f"{in_what}: {text}.", width=LINE) if names else ""
+    differ = "differs" if len(axes) == 1 and not str(*axes).endswith("s") else "differ"
+    why = f"Not compared with others, as {' and '.join(axes)} {differ}".replace("_", " ")
+    return first_ones(names, lambda text: f"{why}: {text}.", width=LINE) if names else ""
 
 
 def _others(one: Accuracies) -> str:

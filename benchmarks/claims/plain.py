@@ -69,7 +69,7 @@ PLAIN: Mapping[str, str] = {
     r"as other parts are estimated below 0": "Why a share of a variance is above 100 %.",
     r"Results are read without it": "That a sweep lost its file.",
     r"means over unlike cells": "Rows of `query --by` that average over other cells, none bold.",
-    r"^Not compared with others, which differ": (
+    r"^Not compared with others, as": (
         "Which classifiers have no cell like those of others, so that no pair with them is judged."
     ),
     r"^compare them, unlike as they are": "The command that compares cells that differ in more.",

@@ -202,7 +202,7 @@ def test_a_classifier_unlike_the_others_is_told_but_not_compared():
     first, verdict, apart = headlines(one).splitlines()
     assert re.fullmatch(r"data-00: b 0\.\d+ \(vary init\), c 0\.\d+, a 0\.\d+\.", first)
     assert verdict == "c > a."
-    assert apart == "Not compared with others, which differ in vary: b."
+    assert apart == "Not compared with others, as vary differs: b."
     (of_one,) = (each for each in one.every if each.classifier == "b")
     assert of_one.numbers["vary"] == "init"
     assert of_one.value == pytest.approx(by_hand(tables, "data-00", "b").mean())
@@ -285,7 +285,7 @@ def test_only_shared_test_sets_count():
     (b,) = found.apart
     assert b.value == pytest.approx(by_hand(tables, "data-00", "b")[0])
     assert b.where == " (own test sets)"
-    assert headlines(found).endswith("Not compared with others, which differ in test sets: b.")
+    assert headlines(found).endswith("Not compared with others, as test sets differ: b.")
 
 
 def test_many_datasets_and_classifiers_stay_short():

@@ -34,7 +34,7 @@ ALSO = [
     for folder in ("results", "asking", "computing", "cli")
     for file in ROOT.glob(f"orchestrator/{folder}/**/*.py")
 ]
-ALSO.append(ROOT / "orchestrator" / "importing" / "directory.py")
+ALSO += [ROOT / "orchestrator" / "importing" / name for name in ("directory.py", "doubts.py")]
 """Modules of which only words on chance, intervals and what is better need a row."""
 CHANCE = re.compile(
     r"by chance|beyond chance|95 %|significan|p below|differ by chance|\bbetter\b|\bunlike\b|"

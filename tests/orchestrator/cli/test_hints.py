@@ -168,7 +168,7 @@ def test_plan_names_the_way_to_train(login: Path) -> None:
     write(user_folder() / "lab.toml", 'time = "60"\n')
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
     write(user_folder() / "other.toml", 'time = "60"\n')
-    assert commands(inside("status", "my runs")[1]) == ["submit 'my runs' --cluster lab"]
+    assert commands(inside("status", "my runs")[1]) == ["submit 'my runs' --cluster NAME"]
 
 
 def test_notes_on_a_plan_are_counted_and_the_command_prints_them(login: Path) -> None:

@@ -192,7 +192,7 @@ def test_classifiers_with_another_vary_are_told_and_compared_by_what_is_proposed
     assert re.match(r"sklearn:breast_cancer \(60 rows, \w+\): (lr|svm)-sgd ", said)
     (apart,) = one.apart
     assert f"{apart.classifier} {apart.value:.3f}{apart.where}" in said
-    assert f"Not compared with others, which differ in vary: {apart.classifier}." in said
+    assert f"Not compared with others, as vary differs: {apart.classifier}." in said
     code, said = inside("compare", sweep.directory)
     assert (code, "choose another axis with --by (train_fraction)" in said) == (2, True)
     for by in ((), ("--by", "vary")):

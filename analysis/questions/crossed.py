@@ -415,10 +415,11 @@ DESIGN = (
 )
 
 
-def untold(variance: pl.DataFrame | None) -> str:
+def untold(variance: pl.DataFrame | None, *, together: bool = False) -> str:
     """Say why no source is told from 0, and which design would tell; empty if one is.
 
-    `variance`: the table of variances; None if there is none.
+    `variance`: the table of variances; None if there is none. `together`: a source must be told
+    where all cells are judged together.
     """
     rows = None if variance is None else variance.filter(metric="accuracy")
     if rows is None or rows.is_empty():
@@ -428,7 +429,12 @@ def untold(variance: pl.DataFrame | None) -> str:
     own = rows.filter(part="own")
     if own.is_empty():
         return f"In no cell does a source vary apart from the others. {DESIGN}"
-    if (own["low"] > 0).any():
-        return ""
+    if told := own.filter(pl.col("low") > 0)["cell"].n_unique():
+        if not together:
+            return ""
+        return (
+            f"A source is told from 0 in {counted(told, 'cell')} taken alone, but in none where "
+            f"all {own['cell'].n_unique():,} are judged together."
+        )
     n = int(own["n_runs"].to_numpy().max())
     return f"Too few runs: by itself, no source is told from 0, from {n:,} runs at most. {DESIGN}"

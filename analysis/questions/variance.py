@@ -67,6 +67,7 @@ from manyseed.analysis.questions.intervals import (
     parts,
     t_quantile,
 )
+from manyseed.analysis.questions.needed import whole_name
 from manyseed.analysis.questions.question import LINE, Answer, Evidence, first_ones, shortest
 from manyseed.analysis.questions.resolution import largest_sd, too_alike
 from manyseed.analysis.tables.rows import IS_ONE_MODEL, Tables, cells_once
@@ -479,20 +480,21 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
     shared = own.filter(pl.col("part") == OWN, pl.col("share").is_not_null())
     sources = _for_all(tables, shared, shared.height).filter(pl.col("low") > 0)
     if sources.height:
-        row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
-            0, named=True
-        )
+        first = sources.sort("share", "cell", "source", descending=[True, False, False])
+        row = first.row(0, named=True)
         ends = (
             f"sd {fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)}, {_sure(shared.height)}"
         )
+        of_cell = tables.cells.filter(cell=row["cell"]).row(0, named=True)
+        where = whole_name(of_cell, tables.cells).rpartition(", ")[0]
         parts.append(
             f"Of the variance between runs, {row['source']} by itself accounts for "
-            f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
+            f"{row['share']:.0%} in {where} (cell {row['cell']}; "
             f"{ends}; n = {row['n_runs']:,} runs)"
         )
         lines.append(
             f"{row['source']} by itself is {row['share']:.0%} of the variance between runs "
-            f"({row['dataset']} × {row['classifier']})."
+            f"({where})."
         )
     of_sets = own.filter(pl.col("part").is_in([TEST_SET, ALL]))
     cells = of_sets.filter(pl.col("part") == TEST_SET).height

@@ -63,6 +63,9 @@ PLAIN: Mapping[str, str] = {
         "with another, at fixed values of some sources, are on average no more than at free ones, "
         "as the sum of squared class shares is convex."
     ),
+    r"^A source is told from 0 in \{\} taken alone": (
+        "Why no source is told: intervals of one cell exclude 0, those for all cells do not."
+    ),
     r"^Most runs (of a cell )?predict|no run of these is named": (
         "Cells most of whose runs predict one class, as counted."
     ),

@@ -280,7 +280,7 @@ def _why_none(sweep: AskedSweep, question: Question, where: str | None) -> Seque
         return ()
     from manyseed.analysis.questions.crossed import untold
 
-    return [*filter(None, [untold(evidence(sweep.readable, where)[0].variance)])]
+    return [*filter(None, [untold(evidence(sweep.readable, where)[0].variance, together=True)])]
 
 
 def evidence(paths: SweepPaths, where: str | None = None) -> tuple[Evidence, Tables]:

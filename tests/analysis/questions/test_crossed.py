@@ -426,9 +426,11 @@ def test_why_no_source_is_told_is_said(rows, said):
     if rows:
         schema = {"part": pl.String, "variance": pl.Float64, "low": pl.Float64}
         table = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
-            metric=pl.lit(ACCURACY), n_runs=pl.lit(16)
+            metric=pl.lit(ACCURACY), n_runs=pl.lit(16), cell=pl.int_range(pl.len())
         )
     told = crossed.untold(table)
     assert told.startswith(said)
     assert bool(told) == bool(said)
+    together = "A source is told from 0 in 1 cell taken alone, but in none where all 1 are"
+    assert crossed.untold(table, together=True).startswith(said or together)
     assert ("5 × 5 runs" in told) == said.startswith(("In no", "Too few"))

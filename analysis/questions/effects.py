@@ -359,12 +359,12 @@ def _with_intervals(found: pl.DataFrame) -> pl.DataFrame:
 
 def answer_accuracy(evidence: Evidence) -> Iterator[Answer]:
     """Say what changes accuracy beyond chance, and what does not."""
-    return _answer(evidence.effects, "accuracy_mean", "accuracy")
+    return _answer(evidence.effects, _ACCURACY, "accuracy")
 
 
 def answer_consistency(evidence: Evidence) -> Iterator[Answer]:
     """Say what changes local error consistency beyond chance, and what does not."""
-    return _answer(evidence.effects, "ec_local_mean", "local error consistency")
+    return _answer(evidence.effects, "ec_local_mean", "local error consistency", after=_ACCURACY)
 
 
 def wider(effects: pl.DataFrame) -> tuple[str, str]:
@@ -394,15 +394,29 @@ def wider(effects: pl.DataFrame) -> tuple[str, str]:
     )
 
 
+_ACCURACY = "accuracy_mean"
+
+
 def _in_short(level: str) -> str:
     """Return the level of an axis without the axis where its scheme tells: ``relative:0.5``."""
     return level.split()[-1] if level.startswith("perturb ") and ":" in level else level
 
 
-def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
-    """Say what changes a metric beyond chance, largest estimates first, and what does not."""
+def _tested(effects: pl.DataFrame, metric: str) -> pl.DataFrame:
+    return effects.filter(
+        pl.col("metric") == metric,
+        pl.col("difference").is_not_null(),
+        pl.col("p_holm").is_not_null(),
+    )
+
+
+def _answer(effects: pl.DataFrame, metric: str, name: str, after: str = "") -> Iterator[Answer]:
+    """Say what changes a metric beyond chance, largest estimates first, and what does not.
+
+    `after`: a metric of which this is said before, so that its headline has named the reference.
+    """
     known = effects.filter(pl.col("metric") == metric, pl.col("difference").is_not_null())
-    tested = known.drop_nulls("p_holm")
+    tested = _tested(effects, metric)
     if tested.is_empty():
         return
     without = _without_interval(known.filter(pl.col("p_holm").is_null()))
@@ -410,7 +424,7 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     corrected = f"{tested.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
     largest_half = float(((tested["high"] - tested["low"]) / 2).max())  # type: ignore[arg-type]
     against = _against(tested)
-    below = against.replace(" ", "\n", 1)
+    below = against.replace(" ", "\n", 1) * (against != _against(_tested(effects, after)))
     single = tested.height == 1
     by_size = tested.with_columns(_size=pl.col("difference").abs()).sort(
         "_size", "axis", "level", "classifier", descending=[True, False, False, False]

@@ -370,7 +370,7 @@ def crossed_sweep(parts, names=("mlp",), datasets=("d",), fallen=0.0):
     )
 
 
-PARTS = {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
+ALIKE = {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
 
 
 def evidence_of(made):
@@ -378,7 +378,7 @@ def evidence_of(made):
 
 
 def test_spreads_of_crossed_cells_are_of_all_runs_and_told_by_dataset():
-    made = crossed_sweep(PARTS, datasets=("d", "e"))
+    made = crossed_sweep(ALIKE, datasets=("d", "e"))
     spreads, alike, sets, _ = of_few_runs(made)
     assert ({one.classifier for one in spreads}, alike, sets) == ({"mlp on d", "mlp on e"}, [], 1)
     for cell, name in enumerate(("mlp on d", "mlp on e")):
@@ -390,7 +390,7 @@ def test_spreads_of_crossed_cells_are_of_all_runs_and_told_by_dataset():
 
 
 def test_the_crossed_cell_that_takes_most_runs_is_named():
-    made = crossed_sweep(PARTS, names=("cnn", "mlp"))
+    made = crossed_sweep(ALIKE, names=("cnn", "mlp"))
     (told,) = crossed.answer(evidence_of(made))
     assert re.fullmatch(
         r"Accuracy to ± 0.005 takes up to [\d,]+ runs, crossed ([\d,]+) × \1 \((cnn|mlp)\); "
@@ -406,7 +406,7 @@ def test_the_crossed_cell_that_takes_most_runs_is_named():
 
 
 def test_an_unlike_run_off_the_diagonal_is_named():
-    made = crossed_sweep(PARTS, fallen=0.4)
+    made = crossed_sweep(ALIKE, fallen=0.4)
     (told,) = ranking(evidence_of(made))
     assert "1 of 16 runs is unlike the others in accuracy; see run 0:0:11" in told.headline
 

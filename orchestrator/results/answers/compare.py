@@ -27,7 +27,7 @@ from manyseed.analysis.tables.schema import records
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.cellgroups import usual_first
+from manyseed.orchestrator.computing.cellgroups import named_apart, usual_first
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
@@ -522,8 +522,8 @@ def _among_all_pairs(comparisons: Sequence[Compared]) -> str:
     """Say which verdicts are not told among all pairs of their cells; nothing without such."""
 
     def named(one: Compared) -> str:
-        where = filter(None, [one.same.get("dataset"), *alike_in(one)])
-        return f"{verdict(one, *told_apart(one))} ({', '.join(map(str, where))}; {one.pairs:,})"
+        where = named_apart(one.same, [every.same for every in comparisons])
+        return f"{verdict(one, *told_apart(one))} ({where}; {one.pairs:,})"
 
     lost = [
         named(one)

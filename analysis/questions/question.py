@@ -141,6 +141,8 @@ class Reply:
         holds the dataset, which is shown once above its rows.
     below : sequence of str
         What its columns are, in lines below it.
+    together : str
+        What the intervals are over that hold for all pairs together; empty if there are none.
     paper : tuple of sequences
         Heads and rows of a table for a paper, and what is below it, if they are others.
     left : int
@@ -160,6 +162,7 @@ class Reply:
     columns: Sequence[str] = ()
     table: Sequence[Sequence[object]] = ()
     below: Sequence[str] = ()
+    together: str = ""
     paper: tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]] = ((), (), ())
     left: int = 0
     meanings: Mapping[str, str] = field(default_factory=dict)

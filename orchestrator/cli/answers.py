@@ -41,6 +41,7 @@ from manyseed.orchestrator.cli.columns import (
     ENDS,
     OF_EFFECTS,
     OF_PAIRS,
+    TOGETHER,
     only,
     telling_apart,
     told_of_pairs,
@@ -447,6 +448,8 @@ def _asked(
         paper = replace(paper, columns=apart)
         is_limited = any(name == "verdict" or name.endswith(ENDS) for name in apart)
         notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
+        if any(name.startswith(TOGETHER) for name in apart):  # which says so of its own
+            notes = [one for one in notes if not one.startswith("Each interval by itself")]
         notes = [*dict.fromkeys(notes)]  # those of a paper's table are told again of its columns
     if not paper.bold and not (of_pairs and form in formats.IN_WORDS):  # else chosen later
         rows = rows.select(paper.columns or rows.columns)

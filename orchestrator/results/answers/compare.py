@@ -451,6 +451,7 @@ def reply(
         columns=columns,
         table=table,
         below=below,
+        together=_together(shown, comparisons),
         paper=(
             ["dataset", "with", "a", "b", "verdict", "difference", f"± ({100 * confidence:g} %)"],
             [in_paper(one, usual, several=n > 1) for one in shown],
@@ -533,6 +534,19 @@ def _among_all_pairs(comparisons: Sequence[Compared]) -> str:
         and told(one, one.among_pairs) != told(one, judged(one))
     ]
     return f"Told alone, not among all pairs of their cells: {some(lost, _LISTED)}." if lost else ""
+
+
+def _together(shown: Sequence[Compared], every: Sequence[Compared]) -> str:
+    """Say what the intervals are over that hold for all pairs together; nothing without such."""
+    if all(one.together is None for one in shown):
+        return ""
+    known = every[0].pairs if len(every) == 1 else sum(one.result is not None for one in every)
+    sure = shown[0].confidence
+    each = f"{100 * (1 - (1 - sure) / known):.4g}"
+    return (
+        f"{100 * sure:g} % for all {known:,} pairs together: over {_over(shown)}, each at "
+        f"{each} % (Bonferroni)."
+    )
 
 
 def _over(shown: Sequence[Compared]) -> str:

@@ -143,6 +143,8 @@ class Reply:
         What its columns are, in lines below it.
     together : str
         What the intervals are over that hold for all pairs together; empty if there are none.
+    shared : sequence of str
+        The axes whose levels are in the rows' column `with`.
     paper : tuple of sequences
         Heads and rows of a table for a paper, and what is below it, if they are others.
     left : int
@@ -163,6 +165,7 @@ class Reply:
     table: Sequence[Sequence[object]] = ()
     below: Sequence[str] = ()
     together: str = ""
+    shared: Sequence[str] = ()
     paper: tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]] = ((), (), ())
     left: int = 0
     meanings: Mapping[str, str] = field(default_factory=dict)

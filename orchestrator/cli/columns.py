@@ -166,6 +166,11 @@ def with_sides(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
     return [*columns[:at], *lacking, *columns[at:]]
 
 
+def shared_asked(found: Reply, columns: Sequence[str]) -> list[str]:
+    """Return columns with the one of shared levels, which an axis may be asked for as."""
+    return [*dict.fromkeys("with" if [name] == [*found.shared] else name for name in columns)]
+
+
 def told_of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
     """Return what the columns of comparisons are: what intervals are over, and of which side."""
     limited = [name for name in columns if name.endswith((*ENDS, "verdict"))]
@@ -178,6 +183,7 @@ def told_of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
         told[0] = " ".join([told[0], *verdicts])
     if "better" in columns:
         told += [line for line in found.below if line.startswith("P: ")]
+    told += [line for line in found.paper[2] if line.startswith("with: ") and "with" in columns]
     if {"difference", *ENDS} & {*columns}:
         of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
         named = " - ".join(of.pop() if len(of) == 1 else ("A", "B"))

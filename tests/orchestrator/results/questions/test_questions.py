@@ -336,6 +336,26 @@ def test_a_table_has_notes_on_the_intervals_that_it_shows() -> None:
         assert [one for one in told if not one.startswith("Low, high")] == said, columns
 
 
+def test_levels_that_sides_share_are_named(sweep: Sweep) -> None:
+    """The column of a table for a paper was headed "with", and nothing said what its levels are."""
+    asked, one = ("compare", sweep.directory, "-f"), ("-w", "perturb_continuous = 'none'")
+    code, text = inside(*asked, "markdown", "--columns", "a,b,difference", *one)
+    assert (code, text.splitlines()[0]) == (0, "| training fraction | A | B | difference |")
+    code, text = inside(*asked, "markdown", *one)
+    assert (code, "| training fraction | A | B | verdict |" in text) == (0, True)
+    code, text = inside(*asked, "csv", "--columns", "train_fraction,a", *one)
+    assert (code, text.splitlines()[0]) == (0, "train_fraction,a")
+    assert set(pl.read_csv(io.StringIO(text))["train_fraction"]) == {0.5, 1.0}
+    code, text = inside(*asked, "csv", "--columns", "with,a", *one)
+    assert (code, text.splitlines()[0]) == (0, "with,a")
+    note = "with: training fraction, continuous perturbation."
+    for columns in ((), ("--columns", "a,b,difference")):
+        code, text = inside(*asked, "markdown", *columns)
+        assert (code, "| with | A | B |" in text, note in text) == (0, True, True), columns
+    code, text = inside(*asked, "csv", "--columns", "vary,a")
+    assert (code, "no column of its own" in text) == (2, True)
+
+
 def test_intervals_for_all_pairs_are_said_to_be_so(sweep: Sweep) -> None:
     asked = ("compare", sweep.directory, "-f", "markdown", "--columns")
     code, wide = inside(*asked, "a,b,together_low,together_high")

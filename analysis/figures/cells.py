@@ -53,6 +53,7 @@ from manyseed.analysis.figures.style import (
     at_median,
     outline,
     scattered,
+    shapes_told,
     styled,
     wide,
     wrapped,
@@ -243,6 +244,7 @@ def of_dataset(
     varied = SEPARATOR.join(differing(tables.cells)).replace("_", " ")
     sentences = [f"Rows: {varied}." if varied else "", *(one.words for one in shown)]
     sentences += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
+    sentences.append(shapes_told(drawn, rich=rich))
     sentences.append(over_test_sets(shown[0].values).strip() if shown else "")
     n = own.runs.filter(~pl.col("identical")).height if of is main else shown[0].values.height
     words = " ".join(filter(None, sentences))

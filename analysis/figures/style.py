@@ -23,7 +23,16 @@ from matplotlib.mlab import GaussianKDE
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.labels import GREY, among, colour, first_of_each, marker, titles
+from manyseed.analysis.figures.labels import (
+    GREY,
+    LEVELS,
+    Quantity,
+    among,
+    colour,
+    first_of_each,
+    marker,
+    titles,
+)
 from manyseed.analysis.figures.svg import CELLS, compact
 
 Handle = Artist | Container  # what a legend shows beside a label
@@ -427,6 +436,20 @@ Real = NDArray[np.float64]
 FEWEST = 6  # fewest values of a violin
 DOTTED = 30  # most values drawn as dots
 OUTLINE = 24  # points on each side of a violin
+
+
+def shapes_told(quantities: Sequence[Quantity], *, rich: bool = True) -> str:
+    """Say what the shapes of values are; `rich`: whether densities are drawn, and many dots."""
+    of_levels = [one.name in LEVELS for one in quantities]
+    density = f"density, for {FEWEST} values or more, unless all runs of a test set are equal"
+    density += ", but none of α̂" * any(of_levels)
+    kinds = [density] * (rich and not all(of_levels))
+    kinds += [
+        f"dots: single values, up to {DOTTED if rich else FEWEST - 1}",
+        "bars: middle half and range, for more values",
+        "lines: medians",
+    ]
+    return f"Shapes, of all values together: {'; '.join(kinds)}."
 
 
 def outline(values: Real, y: float, height: float = 0.45) -> Real | None:

@@ -54,6 +54,7 @@ from manyseed.analysis.figures.style import (
     outline,
     panels,
     scattered,
+    shapes_told,
     styled,
     wide,
 )
@@ -70,11 +71,6 @@ DEEP = 1.35  # inches per row of the grid
 SIDES = 2  # axes of a grid
 _FULL = 2 / 3  # share of its panels above which a grid has all of them
 PERTURBATIONS = ("perturb_continuous", "perturb_hparams")
-_HOW = (
-    f"Shapes, of all values together: density, for {FEWEST} values or more, unless all runs of a "
-    f"test set are equal; dots: single values, up to {DOTTED}; bars: middle half and range, for "
-    "more values; lines: medians."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +222,7 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
     return Plot(
         f"{drawn.quantity.name}-by-{by}{end}".replace("_", "-"),
         f"{_title(drawn)} by {by_words}",
-        f"{_described(drawn, values.height)} {_HOW}{_pooled(drawn, [by])}",
+        f"{_described(drawn, values.height)} {shapes_told([drawn.quantity])}{_pooled(drawn, [by])}",
         values.height,
         figure,
         data=_quantiles(values, [by]),
@@ -281,10 +277,11 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
     if handles:
         legend(figure, handles, "classifier")
     on_dataset = f" on {dataset}" if dataset else ""
+    shapes = shapes_told([drawn.quantity])
     return Plot(
         f"{drawn.quantity.name}-by-{by}-{across}{end}".replace("_", "-"),
         f"{_title(drawn)} by {by_words} and {across_words}{on_dataset}",
-        f"{_described(drawn, own.height)} {layout} {_HOW}{_pooled(drawn, [by, across])}",
+        f"{_described(drawn, own.height)} {layout} {shapes}{_pooled(drawn, [by, across])}",
         own.height,
         figure,
         data=_quantiles(own, [by, across]),

@@ -141,6 +141,10 @@ class Reply:
         holds the dataset, which is shown once above its rows.
     below : sequence of str
         What its columns are, in lines below it.
+    together : str
+        What the intervals are over that hold for all pairs together; empty if there are none.
+    shared : sequence of str
+        The axes whose levels are in the rows' column `with`.
     paper : tuple of sequences
         Heads and rows of a table for a paper, and what is below it, if they are others.
     left : int
@@ -160,6 +164,8 @@ class Reply:
     columns: Sequence[str] = ()
     table: Sequence[Sequence[object]] = ()
     below: Sequence[str] = ()
+    together: str = ""
+    shared: Sequence[str] = ()
     paper: tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]] = ((), (), ())
     left: int = 0
     meanings: Mapping[str, str] = field(default_factory=dict)

@@ -185,7 +185,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "For all 6 together, 2 of 3 verdicts hold (each that says A > B)",
         "compare",
-        r"[Ff]or all {} (such pairs )?together|For the {} pairs of {} together",
+        r"[Ff]or all {} ((such )?pairs )?together|For the {} pairs of {} together",
         0.05,
         "sweeps",
         together(0.0),

@@ -90,7 +90,8 @@ def covered(
     levels = [_shares([_levels(one, axes) for one in row]) for row in rows]
     alike = [*zip(levels, over, strict=True)]
     if all(len(row) < 2 for row in rows):
-        return Covered(alike, "" if "n_runs" in shown else _runs(cells, by).strip())
+        is_told = "n_runs" in shown and ("n_distinct" in shown or not _copied(cells, by))
+        return Covered(alike, "" if is_told else _runs(cells, by).strip())
     more = f"{_runs(cells, by)}{_weights(cells, by)}{_varying(sweeps, cells, shown)}"
     if len(dict.fromkeys(over)) == 1:
         unlike = len(dict.fromkeys(alike)) > 1

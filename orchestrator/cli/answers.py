@@ -41,7 +41,9 @@ from manyseed.orchestrator.cli.columns import (
     ENDS,
     OF_EFFECTS,
     OF_PAIRS,
+    TOGETHER,
     only,
+    shared_asked,
     telling_apart,
     told_of_pairs,
     with_sides,
@@ -432,6 +434,8 @@ def _asked(
             paper = replace(paper, columns=[one for one in OF_PAIRS if one in rows.columns])
     elif form in formats.IN_WORDS and not paper.columns and question.name == "effects":
         paper = replace(paper, columns=[one for one in OF_EFFECTS if one in rows.columns])
+    named = form in formats.IN_WORDS or {*found.shared} & {*paper.columns}
+    paper = replace(paper, columns=shared_asked(found, paper.columns))
     more = "; --columns '?' lists all" if len(rows.columns) > MOST_NAMED else ""
     for column in paper.columns:
         if column in AXES and column not in rows.columns and "with" in rows.columns:
@@ -447,9 +451,14 @@ def _asked(
         paper = replace(paper, columns=apart)
         is_limited = any(name == "verdict" or name.endswith(ENDS) for name in apart)
         notes = [*told, *(one for one in notes if is_limited or "interval" not in one)]
+        if any(name.startswith(TOGETHER) for name in apart):  # which says so of its own
+            notes = [one for one in notes if not one.startswith("Each interval by itself")]
         notes = [*dict.fromkeys(notes)]  # those of a paper's table are told again of its columns
     if not paper.bold and not (of_pairs and form in formats.IN_WORDS):  # else chosen later
         rows = rows.select(paper.columns or rows.columns)
+    if named and len(found.shared) == 1:  # the axis says what the levels are
+        rows = rows.rename(of := {"with": found.shared[0]}, strict=False)
+        paper = replace(paper, columns=[of.get(one, one) for one in paper.columns])
     content = (
         formats.in_json(found.values)
         if as_json

@@ -149,6 +149,8 @@ OF_EFFECTS = (
 """Columns of effects that a paper has."""
 ENDS = ("low", "high")
 """How columns of intervals end; notes on intervals are for tables with such."""
+TOGETHER = "together_"
+"""How columns of intervals and verdicts begin that hold for all pairs together."""
 _TOLD_OF = re.compile(r".*_[ab]|difference|better|(.*_)?(verdict|low|high)")
 """Columns that say nothing without the two sides of a comparison."""
 
@@ -164,14 +166,24 @@ def with_sides(rows: pl.DataFrame, columns: Sequence[str]) -> list[str]:
     return [*columns[:at], *lacking, *columns[at:]]
 
 
+def shared_asked(found: Reply, columns: Sequence[str]) -> list[str]:
+    """Return columns with the one of shared levels, which an axis may be asked for as."""
+    return [*dict.fromkeys("with" if [name] == [*found.shared] else name for name in columns)]
+
+
 def told_of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
     """Return what the columns of comparisons are: what intervals are over, and of which side."""
-    is_limited = any(name.endswith((*ENDS, "verdict")) for name in columns)
-    told = [*found.below[: 1 if is_limited else 0]]
-    if told and not any(name.endswith("verdict") for name in columns):
-        told = [re.split(r" (?=For (?:all|the) [\d,]+ )", told[0])[0]]
+    limited = [name for name in columns if name.endswith((*ENDS, "verdict"))]
+    together = [name for name in limited if name.startswith(TOGETHER)]
+    own, *verdicts = re.split(r" (?=For (?:all|the) [\d,]+ )", "".join(found.below[:1]))
+    if len(together) == len(limited):  # of verdicts that hold alone, none is shown
+        verdicts = [one for one in verdicts if one.startswith("For the ")]
+    told = [own] * (len(limited) > len(together)) + [found.together] * bool(together)
+    if told and any(name.endswith("verdict") for name in limited):
+        told[0] = " ".join([told[0], *verdicts])
     if "better" in columns:
-        told += found.below[1:2]
+        told += [line for line in found.below if line.startswith("P: ")]
+    told += [line for line in found.paper[2] if line.startswith("with: ") and "with" in columns]
     if {"difference", *ENDS} & {*columns}:
         of = {(row["a"], row["b"]) for one in found.answers for row in one.rows}
         named = " - ".join(of.pop() if len(of) == 1 else ("A", "B"))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES, level_told
+from manyseed.analysis.axes import AXES, level_told, told
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.errors import require_one_of
@@ -33,6 +33,18 @@ def unusual(axes: Mapping[str, Any]) -> list[str]:
         for axis, level in axes.items()
         if axis in REFERENCES and level is not None and str(level) != REFERENCES[axis]
     ]
+
+
+def named_apart(axes: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:
+    """Name levels that cells share: data, classifier, and those that are unusual or set apart."""
+    levels = [
+        told(axis, level)
+        for axis, level in axes.items()
+        if axis in REFERENCES and level is not None
+        if str(level) != REFERENCES[axis] or len({str(of.get(axis)) for of in every}) > 1
+    ]
+    where = [str(axes[axis]) for axis in GROUP if axis in axes]
+    return " with ".join(filter(None, [", ".join(where), ", ".join(levels)]))
 
 
 def in_short(axes: Mapping[str, Any]) -> str:

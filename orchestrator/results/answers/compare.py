@@ -16,6 +16,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted, fixed, signed, some
+from manyseed.analysis.figures.labels import labelled
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import compare, compare_apart
 from manyseed.analysis.questions.effects import REFERENCES
@@ -27,7 +28,7 @@ from manyseed.analysis.tables.schema import records
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.cellgroups import usual_first
+from manyseed.orchestrator.computing.cellgroups import named_apart, unusual, usual_first
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
@@ -393,7 +394,7 @@ def reply(
     """
     n, of_sweeps, notes = len(comparisons), other is not None, []
     shown = _by_dataset(usual_first(comparisons, lambda one: one.same)[:limit])
-    usual = _usual_levels(comparisons)
+    usual, shared = _usual_levels(comparisons), _shared_axes(comparisons)
     names = [
         {
             "a": two_named(one.a, one.b, one.same, of_sweeps=of_sweeps),
@@ -451,12 +452,23 @@ def reply(
         columns=columns,
         table=table,
         below=below,
+        together=_together(shown, comparisons),
+        shared=shared,
         paper=(
-            ["dataset", "with", "a", "b", "verdict", "difference", f"± ({100 * confidence:g} %)"],
+            [
+                "dataset",
+                *(shared if len(shared) == 1 else ["with"]),
+                "a",
+                "b",
+                "verdict",
+                "difference",
+                f"± ({100 * confidence:g} %)",
+            ],
             [in_paper(one, usual, several=n > 1) for one in shown],
             [
                 *(f"verdict: the {said} side." for said in ways),
                 "Differences: A - B.",
+                *[f"with: {some([*map(labelled, shared)], len(shared))}."] * (len(shared) > 1),
                 *filter(None, (re.sub(r"^P: [^.]*\. ?", "", line) for line in below)),
             ],
         ),
@@ -476,6 +488,13 @@ def _usual_levels(comparisons: Sequence[Compared]) -> str:
     found = {axis: {str(one.same.get(axis)) for one in comparisons} for axis in AXES}
     usual = ((REFERENCES.get(axis, ""), own) for axis, own in found.items())
     return ", ".join(level for level, own in usual if own > {level})
+
+
+def _shared_axes(every: Sequence[Compared]) -> list[str]:
+    """Return the axes whose levels name what the sides of each comparison share."""
+    own = [{axis for axis, level in one.same.items() if unusual({axis: level})} for one in every]
+    named = {"classifier"}.union(*own)
+    return [axis for axis in AXES if axis in named and any(axis in one.same for one in every)]
 
 
 def _table(
@@ -522,8 +541,8 @@ def _among_all_pairs(comparisons: Sequence[Compared]) -> str:
     """Say which verdicts are not told among all pairs of their cells; nothing without such."""
 
     def named(one: Compared) -> str:
-        where = filter(None, [one.same.get("dataset"), *alike_in(one)])
-        return f"{verdict(one, *told_apart(one))} ({', '.join(map(str, where))}; {one.pairs:,})"
+        where = named_apart(one.same, [every.same for every in comparisons])
+        return f"{verdict(one, *told_apart(one))} ({where}; {one.pairs:,})"
 
     lost = [
         named(one)
@@ -533,6 +552,19 @@ def _among_all_pairs(comparisons: Sequence[Compared]) -> str:
         and told(one, one.among_pairs) != told(one, judged(one))
     ]
     return f"Told alone, not among all pairs of their cells: {some(lost, _LISTED)}." if lost else ""
+
+
+def _together(shown: Sequence[Compared], every: Sequence[Compared]) -> str:
+    """Say what the intervals are over that hold for all pairs together; nothing without such."""
+    if all(one.together is None for one in shown):
+        return ""
+    known = every[0].pairs if len(every) == 1 else sum(one.result is not None for one in every)
+    sure = shown[0].confidence
+    each = f"{100 * (1 - (1 - sure) / known):.4g}"
+    return (
+        f"{100 * sure:g} % for all {known:,} pairs together: over {_over(shown)}, each at "
+        f"{each} % (Bonferroni)."
+    )
 
 
 def _over(shown: Sequence[Compared]) -> str:

@@ -25,7 +25,7 @@ from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
-from manyseed.orchestrator.computing.cellgroups import unusual
+from manyseed.orchestrator.computing.cellgroups import named_apart, unusual
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
@@ -346,7 +346,7 @@ def _by_family(comparisons: Sequence[Compared], n: int) -> Iterator[str]:
             if is_alone(one) and told(one, one.among_like) == told(one, judged(one))
         ]
         if held and 1 < len(own) < n:
-            name = ", ".join([str(own[0].same.get("dataset", "")), *alike_in(own[0])])
+            name = named_apart(own[0].same, [one.same for one in comparisons])
             also = " also" * any(told(one, judged(one)) and holds_together(one) for one in own)
             yield f" For the {len(own):,} pairs of {name} together{also}: {some(held, _LISTED)}."
 

@@ -672,6 +672,10 @@ def test_verdicts_hold_for_the_pairs_of_a_dataset_as_answers_say(sweeps: dict[st
     found[1] = replace(found[1], together=(0.001, 0.04))
     (told, *_) = compare.reply(found).below
     assert told.endswith(" For the 2 pairs of breast together also: lr-sgd > xgb."), "not all"
+    half = [replace(one, same={**one.same, "train_fraction": 0.5}) for one in found[:2]]
+    (told, *_) = compare.reply([*found[:2], *half]).below
+    first, second = (f"For the 2 pairs of breast with train fraction {it} " for it in (1.0, 0.5))
+    assert (first in told, second in told) == (True, True), "the usual level is named, too"
 
 
 FAMILIES = """

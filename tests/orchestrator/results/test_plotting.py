@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
-from manyseed.analysis.figures.labels import OF, colour, labelled, schemas, table_of
+from manyseed.analysis.figures.labels import OF, Quantity, colour, labelled, schemas, table_of
+from manyseed.analysis.figures.style import shapes_told
 from manyseed.jobs.datasets.sources import resolve
 from manyseed.jobs.datasets.split import n_points
 from manyseed.orchestrator.errors import UserError
@@ -235,6 +236,19 @@ def test_shares_are_placed_among_numbers_of_rows(tmp_path: Path) -> None:
     said = inside("query", sweep.directory)[1]
     assert re.findall(r"\d+ rows", said) == ["20 rows", "100 rows"]
     assert "(train fraction 1.0)" in inside("answers", sweep.directory, "--why")[1]
+
+
+def test_captions_of_cells_say_what_is_drawn(sweep: Sweep) -> None:
+    """Densities, bars, dots and medians were explained with --by alone."""
+    (plot,) = sweep.plot.all("accuracy")
+    said = "dots: single values, up to 30; bars: middle half and range, for more values; lines: "
+    assert f"test set are equal; {said}medians. " in plot.caption
+    both = [
+        shapes_told([Quantity(name, name, pl.DataFrame(), "")]) for name in ("ece", "alpha_hat")
+    ]
+    assert ["density, for 6 values or more" in one for one in both] == [True, False]
+    bars = shapes_told([Quantity("ece", "ECE", pl.DataFrame(), "")], rich=False)
+    assert ("density" in bars, "dots: single values, up to 5; " in bars) == (False, True)
 
 
 def test_rows_of_differences_have_their_levels_in_order(sweep: Sweep) -> None:

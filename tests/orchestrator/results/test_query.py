@@ -564,6 +564,9 @@ def test_copies_in_a_row_are_told_from_runs(sweep: Sweep) -> None:
     assert len(copied) == 1
     said = f"in {n} of {cells.height} rows, {copied[0]} models and copies of them"
     assert f"Runs in a row: 8, on 2 test sets; {said}." in told
+    for more, is_needed in (("n_runs", True), ("n_runs,n_distinct", False)):
+        told = " ".join(asked(sweep, *by, "--columns", f"accuracy_mean,{more}").split())
+        assert (said in told) is is_needed, more
 
 
 def test_python_is_warned_of_means_over_unlike_cells(sweep: Sweep) -> None:

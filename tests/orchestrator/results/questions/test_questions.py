@@ -317,6 +317,53 @@ def test_a_table_without_verdicts_has_no_notes_on_them() -> None:
     assert told_of_pairs(found, ["a", "b", "mean_a", "low", "high"])[0] == first
 
 
+def test_a_table_has_notes_on_the_intervals_that_it_shows() -> None:
+    """Below intervals at 99.17 % stood that each holds by itself at 95 %."""
+    own, held = "95 %: over seeds, each by itself.", "For all 6 together, 2 of 3 verdicts hold."
+    family, together = "For the 3 pairs of lake together: lr-sgd > xgb.", "95 % for all 6 together."
+    p = "P: that the first of a pair is better."
+    below = [f"{own} {held} {family}", "Told alone: x > y.", p]
+    found = Reply([], below=below, together=together)
+    wide = ["together_low", "together_high"]
+    for columns, said in (
+        (wide, [together]),
+        ([*wide, "together_verdict"], [f"{together} {family}"]),
+        ([*wide, "low", "high"], [own, together]),
+        ([*wide, "low", "high", "verdict"], [f"{own} {held} {family}", together]),
+        (["better"], [p]),
+    ):
+        told = told_of_pairs(found, ["a", "b", *columns])
+        assert [one for one in told if not one.startswith("Low, high")] == said, columns
+
+
+def test_levels_that_sides_share_are_named(sweep: Sweep) -> None:
+    """The column of a table for a paper was headed "with", and nothing said what its levels are."""
+    asked, one = ("compare", sweep.directory, "-f"), ("-w", "perturb_continuous = 'none'")
+    code, text = inside(*asked, "markdown", "--columns", "a,b,difference", *one)
+    assert (code, text.splitlines()[0]) == (0, "| training fraction | A | B | difference |")
+    code, text = inside(*asked, "markdown", *one)
+    assert (code, "| training fraction | A | B | verdict |" in text) == (0, True)
+    code, text = inside(*asked, "csv", "--columns", "train_fraction,a", *one)
+    assert (code, text.splitlines()[0]) == (0, "train_fraction,a")
+    assert set(pl.read_csv(io.StringIO(text))["train_fraction"]) == {0.5, 1.0}
+    code, text = inside(*asked, "csv", "--columns", "with,a", *one)
+    assert (code, text.splitlines()[0]) == (0, "with,a")
+    note = "with: training fraction, continuous perturbation."
+    for columns in ((), ("--columns", "a,b,difference")):
+        code, text = inside(*asked, "markdown", *columns)
+        assert (code, "| with | A | B |" in text, note in text) == (0, True, True), columns
+    code, text = inside(*asked, "csv", "--columns", "vary,a")
+    assert (code, "no column of its own" in text) == (2, True)
+
+
+def test_intervals_for_all_pairs_are_said_to_be_so(sweep: Sweep) -> None:
+    asked = ("compare", sweep.directory, "-f", "markdown", "--columns")
+    code, wide = inside(*asked, "a,b,together_low,together_high")
+    assert (code, " pairs together: over " in wide, "by itself" in wide) == (0, True, False)
+    code, text = inside(*asked, "a,b,low,high")
+    assert (code, " pairs together: over " in text, "each by itself" in text) == (0, False, True)
+
+
 def test_effects_for_a_paper_fit_a_page(sweep: Sweep) -> None:
     code, text = inside("answers", sweep.directory, "effects", "-f", "latex")
     assert (code, "% wide" in text) == (0, False), text

@@ -1349,7 +1349,10 @@ def test_labels_of_a_few_rows_each_may_name_groups(here: Path) -> None:
     text = Path("sweep.toml").read_text()
     (line,) = re.findall(r"(?m)^# group = .*$", text)
     assert re.fullmatch(r'# group = "farm" +# if rows of one farm belong together', line)
-    assert "belong together" not in said
+    asked = said.partition("Please check:")[2].splitlines()
+    assert [each for each in asked if "belong together" in each] == [
+        '  farm: 240 values, each in 3 rows: if rows of one belong together: group = "farm"'
+    ]
     (here / "grouped.toml").write_text(text.replace(line, line.removeprefix("# ")))
     notes = plan_change(here / "grouped.toml", here / "grouped").summary()["notes"]
     assert any("240 groups of 3 rows are never split" in each for each in notes)

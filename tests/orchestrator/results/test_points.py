@@ -105,6 +105,15 @@ def test_answers_name_points(analysed: Sweep, tmp_path: Path) -> None:
     usually, *_ = analysed.answers("points")
     assert not usually.headline.startswith("Points that change class"), "noise is not the seed"
     assert usually.headline in analysed.answers()
+    of = "Of the runs with perturb continuous none, train fraction 1.0 alone; of others: "
+    code, said = inside("answers", analysed.directory, "points")
+    assert " ".join(said.split()).count(of) == 1
+    [condition] = re.findall(re.escape(of) + '--where "(.*?)"', " ".join(said.split()))
+    assert usually.rests_on == f'{of}where = "{condition}"'
+    others, *_ = analysed.answers("points", where=condition)
+    assert others.rows != usually.rows
+    listed, *_ = analysed.answers("points", where="wrong >= 0")
+    assert f'where = "(wrong >= 0) and {condition}"' in listed.rests_on
     first, *_ = analysed.answers("points", where="perturb_continuous != 'none'")
     assert first.headline.startswith("Points that change class, of 253 of cancer: ")
     most = of_lr.filter(~usual).group_by("index").agg(pl.col("flips").max())

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import counted, some, unbroken
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
@@ -478,7 +478,7 @@ def _rows(info: DatasetInfo) -> str:
 def _classes(info: DatasetInfo) -> str:
     counts = info.class_counts or (None,) * len(info.class_names)
     classes = [
-        label if count is None else f"{label} ({count:,})"
+        unbroken(label) if count is None else f"{unbroken(label)} ({count:,})"
         for label, count in zip(info.class_names, counts, strict=True)
     ]
     return f"{len(classes)} classes: {some(classes, SHOWN)}"

@@ -26,6 +26,11 @@ def some(names: Sequence[str], most: int, noun: str = "") -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more{noun}" if more > 0 else "")
 
 
+def unbroken(name: str) -> str:
+    """Return a name for a list or a sentence: in quotation marks if it has commas of its own."""
+    return f'"{name}"' if "," in name or ";" in name else name
+
+
 def duration(seconds: float) -> str:
     """Format a duration."""
     if 0 < seconds < 0.001:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.counts import counted, fixed
+from manyseed.analysis.counts import counted, fixed, unbroken
 from manyseed.analysis.questions.flips import flips_by_source
 from manyseed.analysis.questions.quantiles import poisson_above
 from manyseed.analysis.questions.question import (
@@ -257,7 +257,9 @@ def _by_class(some: pl.DataFrame, every: pl.DataFrame) -> str:
     """Say how many of some points have each label, out of all that have it; the most first."""
     n = dict(every["truth"].drop_nulls().value_counts().iter_rows())
     of = some["truth"].drop_nulls().value_counts().sort("count", "truth", descending=[True, False])
-    return first_ones([f"{name} {k:,} of {n[name]:,}" for name, k in of.iter_rows()], "{}".format)
+    return first_ones(
+        [f"{unbroken(name)} {k:,} of {n[name]:,}" for name, k in of.iter_rows()], "{}".format
+    )
 
 
 def _telling(labels: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, list[str]]]:
@@ -431,8 +433,12 @@ def _listed(rows: pl.DataFrame, column: str, n: int) -> tuple[str, ...]:
     """List points, and say how to list all `n` of them."""
     lines = (
         f"  {row['dataset']}, {place(row)}{_by(row)}: {column} {fixed(row[column], 2)}, labelled "
-        f"{row['truth'] or 'variously'}, "
-        + (f"mostly predicted {row['majority']}" if row["majority"] else "predicted: a tie")
+        f"{unbroken(row['truth'] or 'variously')}, "
+        + (
+            f"mostly predicted {unbroken(row['majority'])}"
+            if row["majority"]
+            else "predicted: a tie"
+        )
         for row in rows.iter_rows(named=True)
     )
     more = (f"  {rows.height:,} of {n:,} are listed; limit = {n} lists all",)

@@ -149,6 +149,29 @@ def scope_in_words(rows: pl.DataFrame) -> str:
     return ", ".join(told(axis, *levels) for axis, levels in scope(rows).items())
 
 
+def other_level(rows: pl.DataFrame) -> str | None:
+    """Return a condition on runs of no usual cell; None if all cells are usual."""
+    for axis, usual in scope(rows).items():
+        levels = rows[axis].unique().sort()
+        if others := [level for level in levels if str(level) not in usual]:
+            level = others[-1]
+            return f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
+    return None
+
+
+def only_usual(points: pl.LazyFrame, where: str | None = None) -> str:
+    """Say that answers of points are of usual cells alone, and which condition asks of others.
+
+    `points`: columns cell, n_cells and those of `AXES`, of the rows that meet `where`.
+    """
+    cells = points.select("cell", "n_cells", *AXES).unique().collect().sort("cell")
+    if cells["n_cells"].max() != 1 or not (which := scope_in_words(cells)):
+        return ""
+    asked = " and ".join(filter(None, (where and f"({where})", other_level(cells))))
+    others = f'; of others: where = "{asked}"' if '"' not in asked else ""
+    return f"Of the runs with {which} alone{others}"
+
+
 def _scope_in_short(rows: pl.DataFrame) -> str:
     """Return `scope` in few words, such as without noise, on all rows."""
     said: dict[str, None] = {}

@@ -25,7 +25,7 @@ PLAIN: Mapping[str, str] = {
         "unlike size, with the area under the ROC curve."
     ),
     r"^Accuracy, spread(,| and) points|^Mean accuracies, ranks, the spread between|"
-    r"are enough, what matters, and which|^Of other runs$": (
+    r"are enough, what matters, and which|^Of other runs$|^Of the runs with|of others: where": (
         "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
     ),
     r"^With (so few|crossed) runs$|^ \{\}, they are not compared": (

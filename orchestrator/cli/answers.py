@@ -209,9 +209,10 @@ def _are_balanced(sweep: Sweep) -> bool:
 
 def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = None) -> None:
     """Print the headlines, where the evidence is, and how many notes there are."""
+    from manyseed.analysis.questions.usual import other_level
+    from manyseed.analysis.tables.rows import last
     from manyseed.orchestrator.cli.analyze import notes
     from manyseed.orchestrator.results.answers.leftout import again_without
-    from manyseed.orchestrator.results.answers.summary import other_level
 
     asked = () if where is None else ("--where", where)
 
@@ -226,7 +227,8 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     say_next(f"Why{more}", "answers", sweep.directory, *asked, "--why")
     for what, verb, runs in again_without(sweep.readable, sweep.results, found):
         say_next(what, verb, sweep.directory, *asked, "--without", runs)
-    if any(one.about == "usual" for one in found) and (level := other_level(sweep.readable)):
+    is_of_some = any(one.about == "usual" for one in found)
+    if is_of_some and (level := other_level(last(sweep.results["cells"]))):
         say_next("Of other runs", "answers", sweep.directory, "--where", level)
 
 
@@ -555,7 +557,8 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
 
 
 _LISTS_ALL = re.compile(r"\blimit = (\d+) lists all")
-"""How details speak of the option, as Python has it."""
+_IS_WHERE = re.compile(r'\bwhere = (?=")')
+"""How details and what answers rest on speak of options, as Python has them."""
 
 
 def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--json") -> None:
@@ -579,7 +582,8 @@ def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--jso
             told = _LISTS_ALL.sub(r"--limit \1 lists all", line.lstrip())
             say(told, indent=2 + len(line) - len(line.lstrip()))
         for line in filter(None, (one.rests_on, one.cannot_tell)):
-            say(line, indent=2 if one.details else 0, style="dim")
+            told = _IS_WHERE.sub("--where ", line)
+            say(told, indent=2 if one.details else 0, style="dim")
     if found.left:
         say(f"… {found.left:,} more; see {see}")
     for note in found.cannot_tell:

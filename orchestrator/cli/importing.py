@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import counted, some, unbroken
 from manyseed.orchestrator.calls import told_by
 from manyseed.orchestrator.cli.output import briefly
 from manyseed.orchestrator.errors import (
@@ -67,7 +67,7 @@ def test_sets_of(directory: Path) -> Iterator[str]:
     """Yield how many points and which classes each dataset has, so that a misreading is seen."""
     specs = {spec.dataset: spec for spec in Groups.read(SweepPaths(directory)).specs}
     for spec in [*specs.values()][:_MOST_SHOWN]:
-        names = some(spec.class_names, _MOST_SHOWN)
+        names = some([*map(unbroken, spec.class_names)], _MOST_SHOWN)
         of = f"  {spec.dataset}: " if len(specs) > 1 else "  "
         yield f"{of}{spec.samples:,} test points, {len(spec.class_names):,} classes: {names}"
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import counted, some, unbroken
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
@@ -227,26 +227,30 @@ def _questions(data: FirstData) -> list[str]:
         elif column.name in ignored and not is_unread(column):
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
-            asked.append(f"{name}: left out, as it {why}{of_rows}{_shared(data, column)}")
+            shared = _shared(data, column)
+            asked.append(f"{name}: left out, as it {why}{of_rows}{shared and f'; {shared}'}")
         elif column.looks in LEFT_OUT and column.kind != "ignored":
             asked.append(f"{name}: taken as a feature, but {LEFT_OUT[column.looks]}{_alone(data)}")
         elif column.looks == "few" and not column.tells:
             declared = f"categorical = [{toml_value(column.name)}]"
             shown = ", ".join(column.shown)
             asked.append(f"{name}: {shown} taken as numbers; if labels: {declared}")
+        elif shared := _shared(data, column):
+            asked.append(f"{name}: {shared}")
     return asked
 
 
 def _shared(data: FirstData, column: ColumnInfo) -> str:
-    """Say it if names of rows are shared by rows of several classes, which may belong together."""
+    """Say how many rows share a name or a label, where these rows may belong together."""
     values, least, most = column.rows
-    if column.looks != "id" or column.tells or most <= 1 or not column.name:
+    if column.tells or most <= 1 or not column.name:
         return ""
     if data.info.group_sizes or data.info.n_test_sets is not None:
         return ""
     each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    together = f"if rows of one belong together: {GROUP} = {toml_value(column.name)}, not in ignore"
-    return f"; {values:,} values, each in {each} rows: {together}"
+    kept = ", not in ignore" if column.name in _set_aside(data) else ""
+    together = f"if rows of one belong together: {GROUP} = {toml_value(column.name)}{kept}"
+    return f"{values:,} values, each in {each} rows: {together}"
 
 
 def _alone(data: FirstData) -> str:
@@ -398,9 +402,7 @@ def _lines(
             if column.tells == "group" and column.name:
                 instead = ", then not in ignore" if column.name in ignored else ""
                 yield f"# {line(GROUP, column.name, f'keeps its rows together{instead}')}"
-            elif _shared(data, column) or (
-                column.rows[0] and column.looks != "id" and not column.tells and column.name
-            ):
+            elif _shared(data, column):
                 instead = ", then not in ignore" if column.name in ignored else ""
                 together = f"if rows of one {column.name} belong together{instead}"
                 yield f"# {line(GROUP, column.name, together)}"
@@ -476,7 +478,7 @@ def _rows(info: DatasetInfo) -> str:
 def _classes(info: DatasetInfo) -> str:
     counts = info.class_counts or (None,) * len(info.class_names)
     classes = [
-        label if count is None else f"{label} ({count:,})"
+        unbroken(label) if count is None else f"{unbroken(label)} ({count:,})"
         for label, count in zip(info.class_names, counts, strict=True)
     ]
     return f"{len(classes)} classes: {some(classes, SHOWN)}"

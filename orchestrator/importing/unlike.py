@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.counts import counted, some
+from manyseed.analysis.counts import counted, some, unbroken
 from manyseed.jobs.checks import quoted
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import OtherTests, Unread, UserError
@@ -83,7 +83,7 @@ def not_alike(
     its = f"{it}'s" if is_one_file else it
     n = source.y_true.shape[1], first.y_true.shape[1]
     if key == "class_names":
-        shown = [some(each.class_names, _SHOWN) for each in (source, first)]
+        shown = [some([*map(unbroken, each.class_names)], _SHOWN) for each in (source, first)]
         what = f"{its} classes are {shown[0]}, not {shown[1]}, as those of {other}"
     elif n[0] != n[1]:
         what = f"{its} test sets have {n[0]:,} points, not {n[1]:,}, as those of {other}"

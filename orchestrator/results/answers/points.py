@@ -27,7 +27,7 @@ from manyseed.analysis.questions.hardpoints import (
     of_kind,
 )
 from manyseed.analysis.questions.question import NAMES, Answer
-from manyseed.analysis.questions.usual import of_usual
+from manyseed.analysis.questions.usual import of_usual, only_usual
 from manyseed.analysis.tables.rows import IS_CROSSED, PAIR
 from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.asking.averaging import require_confidence
@@ -90,7 +90,8 @@ def points(
     with results.damage_named(POINTS):
         rows = rows_of(results, POINTS) if where else results.scan(POINTS)
         every, condition = rows, wanted(where, rows.collect_schema(), "--where")
-        rows = of_usual(rows.filter(condition))
+        met = rows.filter(condition)
+        rows, which = of_usual(met), only_usual(met, where)
         labels = with_names(by_point(rows).lazy(), results).collect()
         judged_by = None
         if _OF_POINTS.intersection(condition.meta.root_names()):
@@ -106,9 +107,9 @@ def points(
     found[:1] = [_with_unlike(one, results, cells) for one in found[:1]]
     of_sources = flips(crossed) if "churn" in crossed.columns else ()
     found += [of_kind(SOURCES, one) for one in of_sources]
-    if kind is None:
-        return found
-    return [one for one in found if any(row["kind"] == kind for row in one.rows)]
+    if kind is not None:
+        found = [one for one in found if any(row["kind"] == kind for row in one.rows)]
+    return [*(replace(one, rests_on=which) for one in found[:1]), *found[1:]]
 
 
 _OF_POINTS = frozenset({*records()[POINTS].types, *NAMES}) - {"cell", "n_cells"}

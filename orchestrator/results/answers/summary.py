@@ -18,7 +18,6 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.questions.question import Answer, Reply, incomplete
-from manyseed.analysis.tables.rows import last
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.computing.tables import (
     CMI,
@@ -72,21 +71,6 @@ def answers(paths: SweepPaths, where: str | None = None) -> list[Answer]:
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
     further = further_answers(paths, record, found.get("further"))
     return [*sentences["first"], *short, *sentences["rest"], *further]
-
-
-def other_level(paths: SweepPaths) -> str | None:
-    """Return a condition on runs that headlines are not about; None if they are about all."""
-    from manyseed.analysis.questions.usual import scope
-
-    cells = last(read_results(paths)["cells"])
-    for axis, usual in scope(cells).items():
-        others = [
-            level for level in cells[axis].unique(maintain_order=True) if str(level) not in usual
-        ]
-        if others:
-            level = others[-1]
-            return f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
-    return None
 
 
 def further_answers(

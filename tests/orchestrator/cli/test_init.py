@@ -1336,7 +1336,7 @@ def test_rows_of_one_patient_are_asked_about(here: Path, name: str, is_text: boo
 def test_labels_of_a_few_rows_each_may_name_groups(here: Path) -> None:
     """Rows of one farm have several classes, so nothing tells that they belong together."""
     rng = np.random.default_rng(0)
-    farm, outcome = np.repeat(np.arange(240), 3), np.tile(["ill", "well", "ill"], 240)
+    farm, outcome = np.repeat(np.arange(240), 3), np.tile(["ill, lame", "well", "ill, lame"], 240)
     table = pl.DataFrame({"dose": rng.normal(size=720), "outcome": outcome})
     columns = {
         "farm": [f"F{each}" for each in farm],
@@ -1349,7 +1349,11 @@ def test_labels_of_a_few_rows_each_may_name_groups(here: Path) -> None:
     text = Path("sweep.toml").read_text()
     (line,) = re.findall(r"(?m)^# group = .*$", text)
     assert re.fullmatch(r'# group = "farm" +# if rows of one farm belong together', line)
-    assert "belong together" not in said
+    assert '2 classes: "ill, lame" (480), well (240)\n' in said
+    asked = said.partition("Please check:")[2].splitlines()
+    assert [each for each in asked if "belong together" in each] == [
+        '  farm: 240 values, each in 3 rows: if rows of one belong together: group = "farm"'
+    ]
     (here / "grouped.toml").write_text(text.replace(line, line.removeprefix("# ")))
     notes = plan_change(here / "grouped.toml", here / "grouped").summary()["notes"]
     assert any("240 groups of 3 rows are never split" in each for each in notes)

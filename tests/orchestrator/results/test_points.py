@@ -21,6 +21,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import hardpoints, points
 from manyseed.analysis.questions.comparison import Hanging, hangs
 from manyseed.analysis.questions.hardpoints import by_point
+from manyseed.orchestrator.cli.importing import test_sets_of as sets_of
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.answers.comparison import is_alone
@@ -105,6 +106,15 @@ def test_answers_name_points(analysed: Sweep, tmp_path: Path) -> None:
     usually, *_ = analysed.answers("points")
     assert not usually.headline.startswith("Points that change class"), "noise is not the seed"
     assert usually.headline in analysed.answers()
+    of = "Of the runs with perturb continuous none, train fraction 1.0 alone; of others: "
+    code, said = inside("answers", analysed.directory, "points")
+    assert " ".join(said.split()).count(of) == 1
+    [condition] = re.findall(re.escape(of) + '--where "(.*?)"', " ".join(said.split()))
+    assert usually.rests_on == f'{of}where = "{condition}"'
+    others, *_ = analysed.answers("points", where=condition)
+    assert others.rows != usually.rows
+    listed, *_ = analysed.answers("points", where="wrong >= 0")
+    assert f'where = "(wrong >= 0) and {condition}"' in listed.rests_on
     first, *_ = analysed.answers("points", where="perturb_continuous != 'none'")
     assert first.headline.startswith("Points that change class, of 253 of cancer: ")
     most = of_lr.filter(~usual).group_by("index").agg(pl.col("flips").max())
@@ -169,6 +179,7 @@ def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
         labels = np.where(right, truth, (truth + 1) % 3)
         labels[:, wrong] = (truth[wrong] + 2) % 3
         of[name] = {"labels": labels, "y_true": truth, "test_index": rows}
+        of[name]["class_names"] = ["severe, acute", "mild", "none"]
     sweep = Sweep.from_predictions(of, tmp_path / "sweep", dataset="d")
     sweep.analyze(Options(metrics=("accuracy",)), workers=1)
     (verdict,) = sweep.answers("verdicts")
@@ -179,6 +190,11 @@ def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
     assert {*rows[wrong].tolist()} <= {*first.filter(wrong_least=1)["index"].to_list()}
     (hard,) = sweep.answers("points", kind="hard", limit=1000)
     assert {row["kind"] for row in hard.rows} == {"hard"}
+    assert 'labelled "severe, acute", mostly predicted ' in "".join(hard.details)
+    assert re.search(r"By class: .*\"severe, acute\" \d+ of", hard.evidence)
+    assert [*sets_of(sweep.directory)] == [
+        '  1,000 test points, 3 classes: "severe, acute", mild, none'
+    ]
     assert {row["index"] for row in hard.rows} >= {*rows[wrong].tolist()}
     (chosen,) = sweep.answers("points", where="wrong >= 0.95", kind="hard", limit=1000)
     assert (chosen.headline, chosen.rows) == (hard.headline, hard.rows)

@@ -62,6 +62,7 @@ def _with_number(source: PredictionFile, files: Sequence[Path], directory: Path)
         return source
     shown = some([file.name for file in files], _SHOWN)
     are, their = ("are", "their") if len(numbers) > 1 else ("is", "its")
+    says = "names say" if len(numbers) > 1 else "name says"
     runs = "runs" if len(numbers) > 1 else "run"
     if held == {*range(len(held))}:
         (form, *others) = {_END.sub("{run}", file.stem) + file.suffix for file in files}
@@ -71,7 +72,7 @@ def _with_number(source: PredictionFile, files: Sequence[Path], directory: Path)
         warn(f"{shown} {are} added as {runs} {some([*map(str, given)], _SHOWN)}.{keep}")
         return source
     told = some([*map(str, numbers)], _SHOWN)
-    warn(f"{shown} {are} added as {runs} {told}, as {their} name{'s' * (runs == 'runs')} says.")
+    warn(f"{shown} {are} added as {runs} {told}, as {their} {says}.")
     column = pl.Series("run", numbers, dtype=source.runs["run"].dtype)
     return replace(source, runs=source.runs.with_columns(column), numbered=True)
 

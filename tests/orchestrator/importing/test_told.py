@@ -336,6 +336,28 @@ def test_runs_that_a_classifier_lacks_are_repeated_by_answers() -> None:
     assert "gbm lacks run 3, which forest has." in " ".join(inside("answers", "s")[1].split())
 
 
+def test_runs_that_are_added_are_no_longer_told_to_be_lacking() -> None:
+    y = folder("lab") / "y_true.npy"
+    np.save(y, Y)
+    for model, hard, seeds in (("big", 1.0, (0, 1, 2, 4, 6)), ("base", 0.6, range(8))):
+        for seed in seeds:
+            np.save(folder(f"lab/{model}") / f"seed_{seed}.npy", scores(seed, hard))
+    names = ("--name", "{classifier}/seed_{run}.npy", "--truth", str(y))
+    assert inside("import", "lab", "--out", "s", *names)[0] == 0
+    told = "# import warned: big lacks runs 3, 5, 7, which base has. Did it fail?\n"
+    assert told in Path("s/sweep.toml").read_text()
+    for seed in (3, 5, 7):
+        np.save(folder("late" if seed < 6 else "last") / f"seed_{seed}.npy", scores(seed))
+    added = ("--classifier", "big", "--truth", str(y))
+    code, said = inside("import", "s", "late", *added)
+    assert (code, "are added as runs 3, 5, as their names say." in said) == (0, True), said
+    left = told.replace("runs 3, 5, 7", "run 7")
+    assert [left in Path("s/sweep.toml").read_text(), inside("analyze", "s")[0]] == [True, 0]
+    assert "big lacks run 7, which base has." in " ".join(inside("answers", "s")[1].split())
+    assert inside("import", "s", "last", *added)[0] == 0
+    assert "import warned" not in Path("s/sweep.toml").read_text()
+
+
 @pytest.mark.parametrize("form", ["files", "table", "one array"])
 def test_a_run_in_another_order_is_left_out_by_what_is_told(form: str) -> None:
     rng = np.random.default_rng(1)

@@ -147,8 +147,9 @@ def without_settled(text: str, plan: Plan) -> str:
         as_comment(name): {
             run
             for dataset in rows.filter(classifier=name)["dataset"].unique()
-            for run in every.filter(dataset=dataset)
-            .join(rows.filter(classifier=name), on=["dataset", "repeat", "run"], how="anti")["run"]
+            for run in every.filter(dataset=dataset).join(
+                rows.filter(classifier=name), on=["dataset", "repeat", "run"], how="anti"
+            )["run"]
         }
         for name in rows["classifier"].unique()
     }

@@ -22,7 +22,7 @@ from manyseed.orchestrator.errors import (
     require_one_of,
     toml_value,
 )
-from manyseed.orchestrator.importing.adding import truth_of_sweep, with_numbers
+from manyseed.orchestrator.importing.adding import order_of_sweep, truth_of_sweep, with_numbers
 from manyseed.orchestrator.importing.archive import exported, is_exported, unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
@@ -211,6 +211,19 @@ def import_predictions(
             given |= {"y_true", "truth"}
         with told_by(lambda _: None):  # what is only tried
             error, meant = all_meant(error, given, options, check, files)
+        if adding and meant.get("truth") == "FILE":
+            with ExitStack() as stack:
+                own = order_of_sweep(directory, dataset, stack)
+                ours = {**options, **meant, "truth": own}
+                if own and _is_read(files, directory, ours):
+                    if {*meant} > {"truth"}:
+                        others = {of: value for of, value in meant.items() if of != "truth"}
+                        raise error.told(others) from None
+                    warn(
+                        f"No file has true classes, so those of {directory} are taken, in the same "
+                        "order of test points. If theirs is another, name theirs with --truth."
+                    )
+                    return _imported(files, directory, tried=tried, **ours)
         if (in_words := without_names(error, meant)) is not None:
             raise in_words from None
         raise error.told({name: of for name, of in meant.items() if of != {}}) from None
@@ -435,6 +448,13 @@ def _imported(
         for one in told:
             warn(one)
         return write_sweep(sources, directory, told)
+
+
+def _is_read(files: Sequence[Path], directory: Path, options: Mapping[str, Any]) -> bool:
+    with suppress(UserError), told_by(lambda _: None):
+        _imported(files, directory, tried=True, **options)
+        return True
+    return False
 
 
 def _of_classifiers(

@@ -62,6 +62,7 @@ def _with_number(source: PredictionFile, files: Sequence[Path], directory: Path)
         return source
     shown = some([file.name for file in files], _SHOWN)
     are, their = ("are", "their") if len(numbers) > 1 else ("is", "its")
+    says = "names say" if len(numbers) > 1 else "name says"
     runs = "runs" if len(numbers) > 1 else "run"
     if held == {*range(len(held))}:
         (form, *others) = {_END.sub("{run}", file.stem) + file.suffix for file in files}
@@ -71,7 +72,7 @@ def _with_number(source: PredictionFile, files: Sequence[Path], directory: Path)
         warn(f"{shown} {are} added as {runs} {some([*map(str, given)], _SHOWN)}.{keep}")
         return source
     told = some([*map(str, numbers)], _SHOWN)
-    warn(f"{shown} {are} added as {runs} {told}, as {their} name{'s' * (runs == 'runs')} says.")
+    warn(f"{shown} {are} added as {runs} {told}, as {their} {says}.")
     column = pl.Series("run", numbers, dtype=source.runs["run"].dtype)
     return replace(source, runs=source.runs.with_columns(column), numbered=True)
 
@@ -114,3 +115,27 @@ def truth_of_sweep(
         table.write_parquet(folder / "y_true.parquet")
         return folder / "y_true.parquet"
     return None
+
+
+def order_of_sweep(directory: Path, dataset: str | None, stack: ExitStack) -> Path | None:
+    """Return a file of the sweep's true classes, if points have no names but their places.
+
+    `dataset`: by default the only one. `stack`: removes the file in the end.
+    """
+    plan, _ = imported_plan(SweepPaths(directory))
+    names = plan.cells["dataset"].unique().to_list()
+    if dataset is None and len(names) == 1:
+        (dataset,) = names
+    if dataset not in names:
+        return None
+    y_true, index = truth(dataset, list_groups(SweepPaths(directory).store))
+    n = y_true.shape[1]
+    if len(y_true) != 1 or ids_of(SweepPaths(directory), plan, dataset) is not None:
+        return None
+    if not np.array_equal(index[0], np.arange(n)):
+        return None
+    classes = classes_of(directory, dataset)
+    are_numbers = [*classes] == [str(one) for one in range(len(classes))]
+    file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "y_true.npy"
+    np.save(file, y_true[0] if are_numbers else np.array(classes)[y_true[0]])
+    return file

@@ -16,8 +16,11 @@ from manyseed.orchestrator.errors import Lacking, Unread, UserError, shell_word
 from manyseed.orchestrator.importing.frames import TABLES, read_by, read_frame
 from manyseed.orchestrator.importing.mapping import Values
 from manyseed.orchestrator.importing.models import entry_names
-from manyseed.orchestrator.importing.predictions import PredictionFile
+from manyseed.orchestrator.importing.predictions import PredictionFile, as_comment
 from manyseed.orchestrator.importing.rows import excluding
+from manyseed.orchestrator.paths import WARNED
+from manyseed.orchestrator.plans.layout import PAIR
+from manyseed.orchestrator.plans.plan import Plan
 
 _SHOWN = 10  # columns in a message
 _OURS = ("scores", "logits", "prediction", "row_id", "run", "repeat", "fold")
@@ -128,6 +131,45 @@ def lacking_runs(
                 f"{some(has or [other for other in own if other != name], 3)} "
                 f"{'has' if len(has or own) == 1 else 'have'}. Did it fail?"
             )
+
+
+_LACKS = re.compile(r" lacks runs? (?P<runs>[0-9, ]+)(?P<more> and [0-9,]+ more)?(?=, which )")
+
+
+def without_settled(text: str, plan: Plan) -> str:
+    """Return a sweep file's text with what `lacking_runs` told only of runs that are lacking still.
+
+    Runs that a user left out are not told anew: of those named, some may be there now.
+    """
+    rows = plan.rows.join(plan.cells.select("cell", *PAIR), on="cell")
+    every = rows.select("dataset", "repeat", "run").unique()
+    lacking = {
+        as_comment(name): {
+            run
+            for dataset in rows.filter(classifier=name)["dataset"].unique()
+            for run in every.filter(dataset=dataset).join(
+                rows.filter(classifier=name), on=["dataset", "repeat", "run"], how="anti"
+            )["run"]
+        }
+        for name in rows["classifier"].unique()
+    }
+    lines = []
+    for line in text.split("\n"):
+        told = line.removeprefix(WARNED)
+        found = None if told == line else _LACKS.search(told)
+        if found is None or told[: found.start()] not in lacking:
+            lines.append(line)
+            continue
+        still = lacking[told[: found.start()]]
+        named = {int(run) for run in found["runs"].split(",")}
+        left = sorted(still if found["more"] else still & named)
+        if {*left} >= named:
+            lines.append(line)
+        elif left:
+            runs = f"{'run' if len(left) == 1 else 'runs'} {some([*map(str, left)], _SHOWN)}"
+            ends = told[: found.start()], told[found.end() :]
+            lines.append(f"{WARNED}{ends[0]} lacks {runs}{ends[1]}")
+    return "\n".join(lines)
 
 
 _MEASURE = re.compile(

@@ -32,6 +32,7 @@ from manyseed.orchestrator.importing.directory import (
     placed,
 )
 from manyseed.orchestrator.importing.doubts import Doubts, ImportSeen
+from manyseed.orchestrator.importing.lacking import without_settled
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
@@ -389,7 +390,7 @@ def _updated_file(content: bytes, plan: Plan, told: Sequence[str]) -> bytes:
     for pair in plan.cells.select(*PAIR).unique(maintain_order=True).iter_rows():
         if pair not in named:
             text = "\n".join([text.rstrip("\n"), *grid_lines(*pair)]) + "\n"
-    return with_told(text, told).encode()
+    return with_told(without_settled(text, plan), told).encode()
 
 
 class _Extension:

@@ -464,9 +464,13 @@ def grid_lines(dataset: str, classifier: str) -> list[str]:
 def with_told(text: str, told: Iterable[str]) -> str:
     """Return a sweep file's text with what an import warned of, as comments: results repeat it."""
     first, *rest = text.split("\n")
-    plain = ("".join(filter(str.isprintable, " ".join(one.split()))) for one in told)
-    new = [f"{WARNED}{one}" for one in plain]  # TOML has no control characters in comments
+    new = [f"{WARNED}{as_comment(one)}" for one in told]
     return "\n".join([first, *(line for line in new if line not in rest), *rest])
+
+
+def as_comment(told: str) -> str:
+    """Return a text on one line without control characters, which no comment of TOML has."""
+    return "".join(filter(str.isprintable, " ".join(told.split())))
 
 
 def ids_by_group(sources: Sequence[PredictionFile]) -> Iterator[tuple[int, pl.Series]]:

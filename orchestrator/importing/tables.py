@@ -169,6 +169,8 @@ def openml(
                         for at, one in enumerate(paths)
                     ]
                     require_no_data_sets(paths, columns, truths, what)
+                if known["row_id"].equals(test_set["row_id"]):
+                    _require_not_exchanged(paths, columns, values, repeat)
                 remedy = rows_told(paths[0], columns)
                 if has_run:
                     short = places[-1] if len(test_set) <= len(known) else place
@@ -239,6 +241,39 @@ def openml(
         places=places,
         numbered=is_numbered,
     )
+
+
+def _require_not_exchanged(
+    paths: Sequence[Path], columns: Columns, values: Sequence[Values], repeat: int
+) -> None:
+    """Refuse predictions that are the same in all runs of a repeat whose true classes differ."""
+    first = None
+    for number, path in enumerate(paths):
+        for (at, _), frame in _runs(path, number, columns, values[number]).items():
+            if at != repeat or "prediction" not in frame.columns:
+                continue
+            predicted = frame.select("row_id", "prediction")
+            first = predicted if first is None else first
+            if not first.equals(predicted):
+                return
+    given = dict(columns)
+    names = {own: given.get(own, own) for own in ("prediction", "truth")}
+    if first is None or not {*names.values()} <= {*read_frame(paths[0], ()).columns}:
+        return
+    kept = given if given else {one: one for one in _needed_of(paths[0])}
+    meant = {**kept, "truth": names["prediction"], "prediction": names["truth"]}
+    raise Unread(
+        f"true classes differ between runs, and predictions ({names['prediction']}) do not",
+        file=paths[0],
+        key=names["truth"],
+        options={"columns": meant},
+        before="if truth and prediction are exchanged: ",
+    )
+
+
+def _needed_of(path: Path) -> list[str]:
+    """Return the columns of a table that have our names: once some are given, others are unread."""
+    return [name for name in read_frame(path, ()).columns if name in OWN]
 
 
 def _odd(

@@ -396,7 +396,9 @@ faq#the-trained-models: weights; model weights; where are the weights; save mode
 faq#the-trained-models: where is the model saved; get the trained weights
 faq#how-intervals-are-computed: how are intervals computed; confidence intervals; t interval
 faq#logging-out-while-it-trains: log out; logout; close terminal; background; disconnect
-faq#logging-out-while-it-trains: nohup; detach
+faq#logging-out-while-it-trains: nohup; detach; log out reboot
+python#predictions-as-numpy-arrays: predictions of one run numpy; predictions as numpy
+own#an-estimator: own scikit-learn pipeline
 faq#several-people-one-sweep: share a sweep; two people; collaborate; permissions; umask
 faq#predictions-and-probabilities-as-files-or-on-a-hub: HuggingFace export; upload predictions
 faq#predictions-and-probabilities-as-files-or-on-a-hub: probabilities to csv
@@ -464,6 +466,27 @@ faq#seeds-what-they-are-and-how-they-are-set: randomness
 def test_what_people_look_for_is_found_first(asked: str, where: str) -> None:
     texts = pages()
     assert search.mentions(search.words_asked(asked, texts)[0], texts)[0].where == where
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("error consistency", "`ec_local` is undefined, null, where neither run is wrong"),
+        (
+            "error consistency undefined",
+            "`ec_local` is undefined, null, where neither run is wrong",
+        ),
+        ("predictions of one run numpy", "runs.isel(run=0)"),
+        ("own scikit-learn pipeline", 'estimator = "mymodel:build"'),
+        ("own scikit-learn pipeline", 'encode    = "raw"'),
+        ("log out reboot", "After a reboot, `manyseed resume DIR`"),
+        ("cross-validation folds", "`manyseed import preds.csv --out DIR`"),
+        ("vary only batch order", 'or ["batch"]'),
+    ],
+)
+def test_what_is_shown_of_a_section_has_the_answer(asked: str, said: str) -> None:
+    code, text = inside("docs", *asked.split())
+    assert (code, said in text) == (0, True), text
 
 
 def test_other_words_for_a_section_lead_to_it_and_are_not_shown() -> None:

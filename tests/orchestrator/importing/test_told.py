@@ -336,6 +336,28 @@ def test_runs_that_a_classifier_lacks_are_repeated_by_answers() -> None:
     assert "gbm lacks run 3, which forest has." in " ".join(inside("answers", "s")[1].split())
 
 
+def test_runs_that_are_added_are_no_longer_told_to_be_lacking() -> None:
+    y = folder("lab") / "y_true.npy"
+    np.save(y, Y)
+    for model, hard, seeds in (("big", 1.0, (0, 1, 2, 4, 6)), ("base", 0.6, range(8))):
+        for seed in seeds:
+            np.save(folder(f"lab/{model}") / f"seed_{seed}.npy", scores(seed, hard))
+    names = ("--name", "{classifier}/seed_{run}.npy", "--truth", str(y))
+    assert inside("import", "lab", "--out", "s", *names)[0] == 0
+    told = "# import warned: big lacks runs 3, 5, 7, which base has. Did it fail?\n"
+    assert told in Path("s/sweep.toml").read_text()
+    for seed in (3, 5, 7):
+        np.save(folder("late" if seed < 6 else "last") / f"seed_{seed}.npy", scores(seed))
+    added = ("--classifier", "big", "--truth", str(y))
+    code, said = inside("import", "s", "late", *added)
+    assert (code, "are added as runs 3, 5, as their names say." in said) == (0, True), said
+    left = told.replace("runs 3, 5, 7", "run 7")
+    assert [left in Path("s/sweep.toml").read_text(), inside("analyze", "s")[0]] == [True, 0]
+    assert "big lacks run 7, which base has." in " ".join(inside("answers", "s")[1].split())
+    assert inside("import", "s", "last", *added)[0] == 0
+    assert "import warned" not in Path("s/sweep.toml").read_text()
+
+
 @pytest.mark.parametrize("form", ["files", "table", "one array"])
 def test_a_run_in_another_order_is_left_out_by_what_is_told(form: str) -> None:
     rng = np.random.default_rng(1)
@@ -364,3 +386,46 @@ def test_a_run_in_another_order_is_left_out_by_what_is_told(form: str) -> None:
     assert ("seed0" in said) is False
     code, again = inside(*words[:-1], "t", *left.split())
     assert (code, "disagrees" in again) == (0, False), again
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_true_classes_and_predictions_that_are_exchanged_are_told(is_named: bool) -> None:
+    truth, prediction = ("gold", "guess") if is_named else ("prediction", "truth")
+    pl.concat(
+        pl.DataFrame(
+            {
+                "row_id": np.arange(N),
+                "run": [run] * N,
+                truth: WORDS[Y],
+                prediction: WORDS[scores(run).argmax(axis=1)],
+            }
+        )
+        for run in range(3)
+    ).write_csv("long.csv")
+    columns = ("--columns", "truth=guess,prediction=gold,row_id=row_id,run=run") * is_named
+    said = " ".join(inside("import", "long.csv", "--out", "s", *columns)[1].split())
+    assert f"true classes differ between runs, and predictions ({truth}) do not" in said
+    assert ("if truth and prediction are exchanged: " in said, "--exclude" in said) == (True, False)
+    pasted("import", "long.csv", "--out", "s", *columns)
+    right = sorted((scores(run).argmax(axis=1) == Y).mean() for run in range(3))
+    assert accuracies("s", "long", "imported") == pytest.approx(right)
+
+
+@pytest.mark.parametrize("classes", [(), ("--classes", "ant,bee,cat")])
+def test_runs_that_are_added_are_of_the_true_classes_of_the_sweep(classes: tuple[str, ...]) -> None:
+    np.save(folder("lab") / "y_true.npy", Y)
+    for seed in range(6):
+        p = np.exp(scores(seed))
+        p /= p.sum(axis=1, keepdims=True)
+        np.save(folder("lab" if seed < 3 else "late") / f"seed_{seed}.npy", p)
+    words = ("--out", "s", "--dataset", "lab", "--probabilities", *classes)
+    code, said = inside("import", "lab", *words)
+    assert code == 0, said
+    code, said = inside("import", "s", "late", "--probabilities")
+    told = " ".join(said.split())
+    assert (code, "No file has true classes, so those of s are taken" in told) == (0, True), said
+    right = sorted((scores(run).argmax(axis=1) == Y).mean() for run in range(6))
+    assert accuracies("s", "lab", "imported") == pytest.approx(right)
+    np.save(folder("short") / "seed_7.npy", np.eye(3)[Y[:-1]])
+    code, said = inside("import", "s", "short", "--probabilities")
+    assert (code, "y_true is missing" in said) == (2, True), said

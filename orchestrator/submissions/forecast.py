@@ -73,7 +73,7 @@ def forecast(change: Change, paths: SweepPaths, profile: Profile) -> list[Placem
     for name in classes:
         cluster.require(profile, name, paths.directory)
     states = tasks_known(earlier)
-    profile, _ = memory.sized(profile, classes, earlier, states, discovered, auto=False)
+    profile, _ = memory.sized(profile, classes, earlier, states, discovered, paths, auto=False)
     shapes = cluster.shapes(profile, classes, discovered, 0)
     identical = change.after.cells.filter("identical")["cell"]
     is_copy = cost.untrained_copies(change.after)

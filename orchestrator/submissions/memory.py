@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from manyseed.analysis.counts import counted
-from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import own_profile
 from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of, training
@@ -91,7 +91,7 @@ def scarce(
         key, share = "mem", 1
         if "mem-per-cpu" in {*resources.options, *resources.extra}:
             key, share = "mem-per-cpu", resources.cores or 1
-        line = f'{key} = "{math.ceil(enough(least) / share / 2**20)}M"'
+        line = f'{key} = "{in_words(enough(least) / share)}"'
         yield (
             f"{name.upper()} tasks ask for {in_words(given)}, but {counted(n, 'process')} of one "
             f"need {in_words(least)} before any data{why}: write {line} in {profile.path}."
@@ -132,7 +132,9 @@ class Usage:
         wanted, name = enough(self.memory_known), self.resource.upper()
         told = f"{name} tasks asked for {in_words(self.memory_asked)} and "
         if self.memory_exceeded >= self.memory_asked:
-            return f'{told}were killed for it: try mem = "{more_than(self.memory_exceeded)}".'
+            return (
+                f'{told}were killed for it: try mem = "{in_words(_MORE * self.memory_exceeded)}".'
+            )
         least = "least" if self.is_least else "most"
         told += f"used {in_words(self.memory_known)} at {least}: "
         is_known = self.was_short and wanted <= self.memory_asked
@@ -273,8 +275,8 @@ def to_ask_for(
 ) -> tuple[str, str] | None:
     """Return what the next `resume` must be told, and what it then asks for, as `sized` decides.
 
-    None if the last submission lacked no memory. The first is empty where `resume` asks for twice
-    as much by itself, which it does once; else an amount, or ``SIZE`` where the site decides.
+    None if the last submission lacked no memory. The first is empty where `resume` asks for more by
+    itself, and ``SIZE`` where the site decided how much there was.
     """
     last = listed[-1] if listed else None
     if last is None or last.cluster == LOCAL or not (short := ran_out(last, states[-1])):
@@ -286,10 +288,8 @@ def to_ask_for(
     if profile is not None:
         of_profile = {"cpu": profile.cpu, "gpu": profile.gpu}
         usual = {name: asked(given) for name, given in of_profile.items() if given is not None}
-    by_itself = any(had[name] and had[name] <= usual.get(name, had[name]) for name in short)
     enough_by_now = [usual[name] for name in short if usual.get(name, 0.0) > had[name]]
-    amount = in_words(max(enough_by_now)) if enough_by_now else more_than(most)
-    return "" if by_itself else more_than(most), amount
+    return "", in_words(max(enough_by_now, default=_MORE * most))
 
 
 def with_more(
@@ -316,10 +316,8 @@ def shortage(
     if not n:
         return ""
     told = f"{n:,} {'task was' if n == 1 else 'tasks were'} killed for memory"
-    needed = to_ask_for(listed, states)
-    if needed is not None and needed[0] and needed[1]:
-        had = listed[-1].intent.memory
-        most = max(had.get(name, 0.0) for name in killed(listed[-1], states[-1]))
+    had = listed[-1].intent.memory
+    if most := max((had.get(name, 0.0) for name in killed(listed[-1], states[-1])), default=0.0):
         told += f"; {in_words(most)} was not enough"
     more = with_more(paths, listed, states)
     return f"{told}: {more}" if more else told
@@ -342,12 +340,6 @@ def lacking(
         )
 
 
-def more_than(n_bytes: float) -> str:
-    """Return twice as much, as SLURM's options take it: whole numbers of G or M."""
-    more = _MORE * n_bytes
-    return f"{more / 2**30:.0f}G" if more % 2**30 == 0 else f"{math.ceil(more / 2**20)}M"
-
-
 def ran_out(submission: Submission, tasks: Sequence[TaskState]) -> set[str]:
     """Return the resource classes of which a task, or several of its processes, ran out of it."""
     short = {
@@ -365,13 +357,14 @@ def sized(
     earlier: Sequence[Submission],
     states: Sequence[Sequence[TaskState]],
     cluster: Cluster,
+    paths: SweepPaths,
     *,
     auto: bool,
 ) -> tuple[Profile, list[str]]:
     """Return a profile whose tasks ask for the memory that they need, and a sentence per change.
 
-    Where tasks ran out of it, with whichever profile, twice as much is asked for once, and again
-    with `auto`; otherwise users decide then. What was raised stays raised.
+    Where tasks ran out of it, with whichever profile, twice as much is asked for each time, up to
+    all that a node has; tasks that ran out of that are refused. What was raised stays raised.
 
     `classes`: those to be submitted. `earlier`, `states`: submissions, oldest first, and their
     tasks. `auto`: whether to ask for no more than what tasks have used so far requires.
@@ -385,22 +378,18 @@ def sized(
         )
         own = [one for one in earlier if one.cluster == profile.name]
         most = used(own, name) if auto else 0.0
-        nodes = min((p.memory_mb * 2.0**20 for p in cluster.asked(resources.options)), default=0.0)
-        wanted = raised = min(had, nodes or math.inf) if is_raised else 0.0
+        nodes = _of_node(resources, cluster)
+        wanted = raised = min(had, nodes) if is_raised else 0.0
         tasks = f"{name.upper()} tasks"
         if is_short and usual <= had:
-            more = min(max(_MORE * had, enough(most)), nodes or math.inf)
-            if (
-                raised and not auto
-            ) or more <= had:  # or the site decides, or the task had all of its node
-                fits = had and not 0 < nodes < _MORE * had
-                so = f"ask for more: --memory {more_than(had) if fits else 'SIZE'}"
-            else:
-                wanted, so = more, f"these ask for {in_words(more)}"
+            wanted = min(max(_MORE * had, enough(most)), nodes) if had else 0.0
+            if had >= nodes:
+                raise _too_small(profile, name, had, nodes, cluster, paths)
             limit = f" with {in_words(had)}" if had else ""
+            so = f"these ask for {in_words(wanted)}" if had else "ask for more: --memory SIZE"
             said.append(f"{tasks} ran out of memory{limit}: {so}.")
         elif auto and most and not resources.whole_node:
-            wanted = max(raised, min(enough(most), nodes or math.inf))
+            wanted = max(raised, min(enough(most), nodes))
             told = f"used {in_words(most)} at most: these ask for {in_words(wanted)}"
             said.append(f"{tasks} {told}.")
         elif raised:
@@ -412,6 +401,33 @@ def sized(
                 replace(profile, cpu=changed) if name == "cpu" else replace(profile, gpu=changed)
             )
     return profile, said
+
+
+def _of_node(resources: Resources, cluster: Cluster) -> float:
+    """Return the bytes of the largest node that tasks may run on; infinite if not known."""
+    parts = [] if "partition" in resources.extra else cluster.asked(resources.options)
+    sizes = [max(part.memory_mb, part.most_memory_mb) for part in parts]
+    # 1 is what SLURM says where no memory is configured
+    return max(sizes) * 2.0**20 if sizes and min(sizes) > 1 else math.inf
+
+
+def _too_small(
+    profile: Profile, name: str, had: float, node: float, cluster: Cluster, paths: SweepPaths
+) -> UserError:
+    """Say that no node has more than tasks ran out of, and what else may help."""
+    parts = cluster.asked(profile.resources(name).options)
+    larger = [p.name for p in cluster.partitions if p.is_up and p.most_memory_mb * 2**20 > had]
+    another = f"a partition with larger nodes ({', '.join(larger)}); or " if larger else ""
+    return UserError(
+        f"tasks ran out of memory with {in_words(had)}, and no node of "
+        f"{', '.join(part.name for part in parts)} has more than {in_words(node)}",
+        file=profile.path,
+        key=name,
+        remedy=f"name {another}"
+        * bool(another)
+        + f"write fewer cpus-per-task, so that fewer runs share it, then: "
+        f"{training(paths, 'resume', '--memory', in_words(min(had, node)))}",
+    )
 
 
 def _before(
@@ -440,7 +456,6 @@ def _before(
 
 
 def in_words(n_bytes: float) -> str:
-    """Return an amount in the form of SLURM's options: ``1.5G``, ``768M``."""
-    if n_bytes < 2**30:
-        return f"{math.ceil(n_bytes / 2**20)}M"
-    return f"{n_bytes / 2**30:.3g}G"
+    """Return an amount as SLURM's options take it and `squeue` shows it: ``2G``, ``1536M``."""
+    megabytes = math.ceil(n_bytes / 2**20)
+    return f"{megabytes}M" if megabytes % 1024 or not megabytes else f"{megabytes // 1024}G"

@@ -293,7 +293,15 @@ def submit(
             with scheduler.active():
                 discovered = scheduler.system.limits()
             if request.profile is not None:
-                require_possible(request.profile, sorted(devices.unique()), discovered)
+                classes = sorted(devices.unique())
+                require_possible(request.profile, classes, discovered)
+                if request.memory in (None, memory.AUTO):
+                    auto = request.memory is not None
+                    known = request.profile, classes, earlier, states, discovered, paths
+                    profile, said = memory.sized(*known, auto=auto)
+                    request = replace(request, profile=profile)
+                    for text in said:
+                        report(text)
         # what is refused was refused by now, except for what only sbatch knows
         with _taken_back(paths, groups, lease.check):
             choose(paths, stacked, gpu=gpu, is_here=is_here, check=lease.check, report=report)
@@ -312,8 +320,8 @@ def submit(
                     report(text)
                 if request.search is not None and needs_search:
                     submitter.needs = request.search(discovered, lease)
-                known = discovered, costs, earlier, states, n_waiting
-                submission = submitter.to_cluster(rows, request.profile, *known, report=report)
+                given = discovered, costs, earlier, n_waiting
+                submission = submitter.to_cluster(rows, request.profile, *given, report=report)
         if request.rehearsal is None:
             _go_on(earlier, states, dispensable)
         return submission
@@ -398,7 +406,6 @@ class _Submitter:
         discovered: Cluster,
         costs: pl.DataFrame,
         earlier: Sequence[Submission],
-        states: Sequence[Sequence[TaskState]],
         n_waiting: int,
         *,
         report: Callable[[str], None],
@@ -406,20 +413,15 @@ class _Submitter:
         """Submit an array of tasks for each resource class, split to respect the cluster's limits.
 
         `rows`: the runs to train. `profile`: the resources that jobs request on this cluster.
-        `discovered`: its limits. `costs`: as `cost.seconds` returns them. `earlier`, `states`:
-        their attempts show which nodes are broken and what memory tasks need. `n_waiting`: how many
-        tasks already wait or run, which count towards the user's limits.
+        `discovered`: its limits. `costs`: as `cost.seconds` returns them. `earlier`: their
+        attempts show which nodes are broken. `n_waiting`: how many tasks already wait or run, which
+        count towards the user's limits.
         """
         classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
         there = [submission for submission in earlier if submission.cluster == profile.name]
         attempts = [attempt for submission in there for attempt in submission.attempts()]
         nodes = {} if is_environment(attempts) else broken_nodes(attempts)
         profile = cluster.without_nodes(profile, sorted(nodes))
-        auto = self.request.memory == memory.AUTO
-        if auto or self.request.memory is None:
-            profile, said = memory.sized(profile, classes, earlier, states, discovered, auto=auto)
-            for text in said:
-                report(text)
         shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         processes = {name: shape.processes for name, shape in shapes.items()}
         for text in memory.scarce(profile, self.plan, rows, processes, discovered):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.progress import status as progress
 from manyseed.orchestrator.submissions.memory import (
     Usage,
@@ -84,7 +86,9 @@ def ask(
     states = [[TaskState(0, "finished")] for _ in earlier]
     if short:
         states[-1] = [TaskState(0, "out_of_memory")]
-    answer = sized(given, ["cpu"], earlier, states, cluster(16_000), auto=auto)
+    answer = sized(
+        given, ["cpu"], earlier, states, cluster(16_000), SweepPaths(folder / "sweep"), auto=auto
+    )
     return answer[0].resources("cpu").options.get("mem", ""), answer[1]
 
 
@@ -100,7 +104,7 @@ def test_where_a_site_counts_shared_memory_for_each_process_more_is_needed(
     assert told(there) == []
     (line,) = told(replace(there, sums_memory=True))
     assert line.startswith("CPU tasks ask for 300M, but 2 processes of one need 635M before any")
-    assert 'shared memory for each process: write mem = "1024M" in ' in line
+    assert 'shared memory for each process: write mem = "1G" in ' in line
 
 
 @pytest.mark.usefixtures("without_slurm")
@@ -132,7 +136,7 @@ def test_tasks_that_ended_badly_are_settled_once_nothing_is_missing(
     assert told == [True, False]
 
 
-def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
+def test_what_ran_out_is_doubled_each_time_and_stays(tmp_path: Path) -> None:
     one = 'mem = "1G"'
     first = submission(tmp_path, 1, G, 900 * M)
     assert ask(tmp_path, one, [], short=False) == ("1G", [])
@@ -143,11 +147,10 @@ def test_what_ran_out_is_doubled_once_and_stays(tmp_path: Path) -> None:
     second = submission(tmp_path, 2, 2 * G)
     said = ["CPU tasks ask for 2G, as those before, not for the profile's 1G."]
     assert ask(tmp_path, one, [first, second], short=False) == ("2048M", said)
-    memory, said = ask(tmp_path, one, [first, second], short=True)
-    assert memory == "2048M"
-    assert said == ["CPU tasks ran out of memory with 2G: ask for more: --memory 4G."]
-    memory, said = ask(tmp_path, one, [first, second], short=True, auto=True)
-    assert (memory, said) == ("4096M", ["CPU tasks ran out of memory with 2G: these ask for 4G."])
+    for auto in (False, True):
+        memory, said = ask(tmp_path, one, [first, second], short=True, auto=auto)
+        assert memory == "4096M"
+        assert said == ["CPU tasks ran out of memory with 2G: these ask for 4G."]
     far = submission(tmp_path, 3, 2 * G, 4 * G)  # it used more than twice as much before it died
     assert ask(tmp_path, one, [first, far], short=True, auto=True)[0] == "5120M"
     # a profile that asks for as much or more is what counts
@@ -167,7 +170,8 @@ def test_what_ran_out_with_another_profile_is_doubled_too(tmp_path: Path) -> Non
     here = [submission(tmp_path, 1, G), elsewhere(2, 2 * G)]
     over, fine = [TaskState(0, "out_of_memory")], [TaskState(0, "finished")]
     given = profile(tmp_path, one)
-    again, told = sized(given, ["cpu"], here, [over, fine], cluster(16_000), auto=False)
+    known = ["cpu"], here, [over, fine], cluster(16_000), SweepPaths(tmp_path / "sweep")
+    again, told = sized(given, *known, auto=False)
     assert asked(again.resources("cpu")) == 2 * G, "1G has failed"
     assert told == ["CPU tasks ask for 2G, as those before, not for the profile's 1G."]
 
@@ -182,9 +186,29 @@ def test_no_more_is_asked_for_than_nodes_have(tmp_path: Path) -> None:
     memory, said = ask(tmp_path, 'mem = "12G"', [last], short=True)
     assert (memory, len(said)) == ("16000M", 1)
     last = submission(tmp_path, 2, 16_000 * M)
-    memory, said = ask(tmp_path, 'mem = "16000M"', [last], short=True)
-    assert memory == "16000M"
-    assert "--memory" in said[0]
+    with pytest.raises(UserError, match="16000M, and no node of long has more than") as error:
+        ask(tmp_path, 'mem = "12G"', [last], short=True)
+    assert str(error.value).endswith(
+        f"then: manyseed resume {tmp_path / 'sweep'} --memory 16000M"
+    ), "a command that is not refused"
+    assert ask(tmp_path, 'mem = "16000M"', [last], short=False) == ("16000M", [])
+
+
+def test_the_largest_node_of_a_partition_counts(tmp_path: Path) -> None:
+    last, paths = submission(tmp_path, 1, 12 * G), SweepPaths(tmp_path / "sweep")
+    (long,) = cluster(16_000).partitions
+    big = replace(long, name="big", is_default=False, most_memory_mb=64_000)
+
+    def asks(*partitions: Partition) -> float:
+        there = replace(cluster(16_000), partitions=partitions)
+        over = [[TaskState(0, "out_of_memory")]]
+        known = ["cpu"], [last], over, there, paths
+        return asked(sized(profile(tmp_path), *known, auto=False)[0].resources("cpu"))
+
+    assert asks(replace(long, most_memory_mb=20_000), big) == 20_000 * M
+    assert asks(replace(long, memory_mb=1, most_memory_mb=1), big) == 24 * G, "it is not known"
+    with pytest.raises(UserError, match=r"name a partition with larger nodes \(big\)"):
+        asks(replace(long, memory_mb=10_000), big)
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
@@ -227,7 +251,7 @@ def test_usage_is_the_most_of_all_attempts_and_advises_what_would_do(tmp_path: P
     assert replace(cpu, memory_asked=800 * M).advice == ""
     assert "safer" in replace(cpu, memory_asked=620 * M).advice
     assert usage([submission(tmp_path, 3, 0.0, 0)]) == []
-    assert [in_words(n) for n in (G, 1.5 * G, 700 * M, 1)] == ["1G", "1.5G", "700M", "1M"]
+    assert [in_words(n) for n in (G, 1.5 * G, 700 * M, 1)] == ["1G", "1536M", "700M", "1M"]
 
 
 KILLED = "slurmstepd: error: Job 7 exceeded memory limit (257490944 > 157286400), being killed"
@@ -279,7 +303,7 @@ def test_advice_on_memory_is_of_the_last_that_is_known(tmp_path: Path) -> None:
     here, there = usage([first, done])
     assert here.advice == "", "more has sufficed since"
     assert there.advice == (
-        'CPU tasks asked for 2G and used 1.17G at most: mem = "1.5G" would do, '
+        'CPU tasks asked for 2G and used 1200M at most: mem = "1536M" would do, '
         "or resume --memory auto."
     )
     (alone,) = usage([elsewhere(4, 8 * G, 348 * M, "running")])
@@ -297,7 +321,7 @@ def test_usage_prints_that_a_task_was_killed(
     assert "at least 150M (killed)" in " ".join(done.stdout.split()), done.output
 
 
-def test_what_was_killed_twice_needs_an_amount(
+def test_what_was_killed_twice_is_told_with_what_comes_next(
     quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -309,11 +333,11 @@ def test_what_was_killed_twice_needs_an_amount(
 
     assert told(1, fine) == told(2, over, fine) == ""
     once = told(1, over)
-    assert once.startswith("1 task was killed for memory: manyseed resume ")
+    assert once.startswith("1 task was killed for memory; 512M was not enough: manyseed resume ")
     assert once.endswith(" asks for 1G"), "which it does by itself"
     twice = told(2, over, over)
     assert twice.startswith("2 tasks were killed for memory; 1G was not enough: manyseed resume ")
-    assert twice.endswith(" --memory 2G")
+    assert twice.endswith(" asks for 2G")
     assert told(2, fine, over).startswith("1 task was killed for memory; 1G was not enough: ")
     listed = [submission(tmp_path, 3, 0.0)]  # the site decides
     assert told(1, over).endswith(" --memory SIZE")
@@ -331,14 +355,14 @@ def test_after_a_lack_of_memory_one_command_is_named(
     if not is_whole:
         lost = [replace(one, set_aside=3, killed=2) for one in listed[0].attempts()]
         over = [TaskState(0, "finished", attempts=tuple(lost))]
-    for n, more in {1: " asks for 1G", 2: " --memory 2G"}.items():
+    for n, more in {1: " asks for 1G", 2: " asks for 2G"}.items():
         monkeypatch.setattr(progress, "submissions", lambda _, n=n: listed[:n])
         monkeypatch.setattr(progress, "tasks_of", lambda *_, n=n, **__: [over] * n)
         state = sweep.status()
         (step,) = state["next"]
         (problem,) = state["problems"]
         assert problem.endswith(more)
-        asked = problem.partition(": ")[2].removesuffix(" asks for 1G")
+        asked = problem.partition(": ")[2].removesuffix(more)
         assert asked == step["command"], "no other command than the next one"
 
 

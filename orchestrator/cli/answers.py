@@ -210,7 +210,6 @@ def _are_balanced(sweep: Sweep) -> bool:
 def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = None) -> None:
     """Print the headlines, where the evidence is, and how many notes there are."""
     from manyseed.analysis.questions.usual import other_level
-    from manyseed.analysis.tables.rows import last
     from manyseed.orchestrator.cli.analyze import notes
     from manyseed.orchestrator.results.answers.leftout import again_without
 
@@ -228,7 +227,7 @@ def _say_headlines(sweep: Sweep, found: Sequence[Answer], where: str | None = No
     for what, verb, runs in again_without(sweep.readable, sweep.results, found):
         say_next(what, verb, sweep.directory, *asked, "--without", runs)
     is_of_some = any(one.about == "usual" for one in found)
-    if is_of_some and (level := other_level(last(sweep.results["cells"]))):
+    if is_of_some and (level := other_level(sweep.results["cells"])):
         say_next("Of other runs", "answers", sweep.directory, "--where", level)
 
 

@@ -392,7 +392,7 @@ def test_the_loss_of_ensembles_is_noticed_until_they_are_drawn_again(
     imported.paths.table(name).unlink()
     with pytest.raises(DamagedFile, match=f"{name}.parquet: is absent") as caught:
         imported.report()
-    assert f"draw them again: manyseed howmany {imported.directory}" in str(caught.value)
+    assert f'draw them again: Sweep("{imported.directory}' in str(caught.value)
     imported.analyze(OPTIONS)
     imported.howmany(draws=2, workers=1)
     assert name in imported.results

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -246,6 +246,30 @@ def seeds_in_words(models: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if fixed := [name for name, own in seeds.items() if not own]:
         get, model = ("gets", "it is") if len(fixed) == 1 else ("get", "each is")
         yield f"{listed(fixed)} {get} no seed: trained on the same data, {model} the same model."
+
+
+def reached_in_words(
+    sources: Collection[str], reached: Mapping[str, Collection[str]]
+) -> Iterator[str]:
+    """Say which sources reach which classifiers' fits, unless each reaches all."""
+    of = {one: [name for name, own in reached.items() if one in own] for one in sorted(sources)}
+    if any(len(names) < len(reached) for names in of.values()):
+        told = [f"{one} reaches {listed(names)}" for one, names in of.items() if names]
+        none = [name for name, own in reached.items() if not {*sources} & {*own}]
+        told += [f"none reaches {listed(none)}"] if none else []
+        yield f"Of these, {'; '.join(told)}."
+
+
+def copied_in_words(cells: pl.DataFrame, identical: Collection[int]) -> str:
+    """Say whose runs are copies; empty if that is unknown. `identical`: cells of copies."""
+    is_one = pl.col("cell").is_in([*identical])
+    each = cells.group_by("classifier").agg(is_one.sum().alias("n"), pl.len())
+    whose = [
+        str(name) if n == every else f"{name} in {n:,} of its {every:,} combinations"
+        for name, n, every in each.sort(pl.col("classifier").cast(pl.String)).rows()
+        if n
+    ]
+    return f" (of {listed(whose)})" if whose else ""
 
 
 DATA = {

@@ -6,7 +6,7 @@ And what a paper says of a sweep: its methods, and the studies that they cite.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +20,13 @@ from manyseed.analysis.report import paired
 from manyseed.analysis.report.citations import (
     INTERNAL,
     STUDIES,
+    copied_in_words,
     data_cited,
     is_own,
     listed,
     own_in_words,
     packages_in_words,
+    reached_in_words,
     seeds_in_words,
     tests_in_words,
 )
@@ -185,8 +187,9 @@ class Study:
     "official"; and `n_classes`, `n_train` and `n_test` rows.
     `versions`: by program. `libraries`: what users' own code imports; None if unknown. `devices`:
     that trained. `metrics`: by name, what it is. `has`: further tables. `effects`: the reference
-    level of each axis that has some. `chosen`: metrics that are
-    described, of `paired.PAIRED` too; empty for those of answers.
+    level of each axis that has some. `reached`: by classifier, the sources that its fits draw from,
+    of those that vary. `identical`: cells whose runs on a test set are copies of one.
+    `chosen`: metrics that are described, of `paired.PAIRED` too; empty for those of answers.
     """
 
     cells: pl.DataFrame
@@ -203,6 +206,8 @@ class Study:
     analysed: int = 0
     has: Sequence[str] = ()
     effects: Mapping[str, str] = field(default_factory=dict)
+    reached: Mapping[str, Collection[str]] = field(default_factory=dict)
+    identical: Collection[int] = ()
     chosen: Sequence[str] = ()
 
 
@@ -337,6 +342,7 @@ def _training(study: Study) -> Iterator[str]:
     if means:
         which = f", in the combinations {listed(levels)}" if len(levels) > 1 else ""
         yield f"Runs that share a test set differ in {listed(means)}{which}."
+        yield from reached_in_words(sources, study.reached)
         if any("*" in level for level in levels):
             yield "Where * joins them, each value of one is combined with each of the others, once."
     for axis in AXES:
@@ -416,7 +422,9 @@ def _runs(study: Study) -> Iterator[str]:
         numbers = listed([f"{n:,} of {name}" for name, n in rows])
         yield f"Planned runs by classifier: {up_to}{numbers}."
     copies = counts["copy"]
-    same = f", {copies:,} of them copies, as nothing that varies reaches the fit" if copies else ""
+    of = copied_in_words(cells, study.identical)
+    why = "as nothing that varies reaches the fit"
+    same = f", {copies:,} of them copies{of}, {why}" if copies else ""
     failed = f"{counts['failed']:,} failed"
     yield f"Of {counts['runs']:,} planned runs, {finished:,} finished{same}, and {failed}."
 

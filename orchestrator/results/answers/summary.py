@@ -19,6 +19,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES, level_told
 from manyseed.analysis.questions.question import Answer, Reply, incomplete
 from manyseed.analysis.version import wording_version
+from manyseed.jobs.cells import consumed
 from manyseed.orchestrator.computing.tables import (
     CMI,
     POINTS,
@@ -226,6 +227,10 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
         for name, version in ({**(one.packages or {}), **python}).items():
             versions.setdefault(name, {})[version] = None
     descriptions = [json.loads(text) for text in cells["canonical"]]
+    reached: dict[str, set[str]] = {}
+    kinds = cells.sort("classifier", "cell").unique(["classifier", "vary"], maintain_order=True)
+    for name, cell in kinds.select(pl.col("classifier").cast(pl.String), "cell").iter_rows():
+        reached.setdefault(name, set()).update(consumed(plan.cell(cell)))
     found = Study(
         cells=cells.select("cell", *AXES, "repeats", "runs"),
         counts=counts,
@@ -238,6 +243,8 @@ def methods(sweep: AskedSweep, metric: Sequence[str] = ()) -> list[tuple[str, st
         versions={name: list(of) for name, of in versions.items()},
         libraries=_imported(paths, codes),
         devices=sorted({one.where for one in recipes if one.device}),
+        reached=dict(sorted(reached.items())),
+        identical=cells.filter("identical", pl.col("runs") > 1)["cell"].to_list(),
         **_analysed(paths, metric),
     )
     return [*worded(found)]

@@ -423,10 +423,12 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     assert f"lr-sgd (Bottou 2010) ({spelt}; max iter 1000, schedule adaptive" in told["Training"]
     assert "For lr-sgd, numbers are standardised by the training" in told["Training"]
     assert "Runs that share a test set differ in batch" in told["Training"]
+    assert " Of these, batch reaches lr-sgd; none reaches xgb. " in told["Training"]
     assert "Continuous perturbation: none and relative:0.5." in told["Training"]
     assert "8 combinations" in told["Runs"]
     assert "2 repeats (test sets) of 4 runs each" in told["Runs"]
-    assert f"Of 64 planned runs, 64 finished, {counts['copy']} of them copies" in told["Runs"]
+    assert f"Of 64 planned runs, 64 finished, {counts['copy']} of them copies (of " in told["Runs"]
+    assert re.search(r"copies \(of .*xgb in \d of its \d combinations\), as nothing", told["Runs"])
     assert "Unfinished" not in told["Runs"]
     meaning = "Accuracy: Share of the test points that the run gets right."
     assert meaning in told["Evaluation"]

@@ -126,7 +126,7 @@ def order_of_sweep(directory: Path, dataset: str | None, stack: ExitStack) -> Pa
     names = plan.cells["dataset"].unique().to_list()
     if dataset is None and len(names) == 1:
         (dataset,) = names
-    if dataset not in names:
+    if dataset is None or dataset not in names:
         return None
     y_true, index = truth(dataset, list_groups(SweepPaths(directory).store))
     n = y_true.shape[1]

@@ -451,10 +451,14 @@ def _imported(
 
 
 def _is_read(files: Sequence[Path], directory: Path, options: Mapping[str, Any]) -> bool:
-    with suppress(UserError), told_by(lambda _: None):
-        _imported(files, directory, tried=True, **options)
-        return True
-    return False
+    try:
+        with told_by(lambda _: None):
+            _imported(files, directory, tried=True, **options)
+    except UserError as error:
+        if "in the sweep already" in error.message:
+            raise
+        return False
+    return True
 
 
 def _of_classifiers(

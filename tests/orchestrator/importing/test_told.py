@@ -426,6 +426,11 @@ def test_runs_that_are_added_are_of_the_true_classes_of_the_sweep(classes: tuple
     assert (code, "No file has true classes, so those of s are taken" in told) == (0, True), said
     right = sorted((scores(run).argmax(axis=1) == Y).mean() for run in range(6))
     assert accuracies("s", "lab", "imported") == pytest.approx(right)
+    code, said = inside("import", "s", "late", "--probabilities")
+    assert (code, "in the sweep already" in said) == (2, True), said
+    p = np.exp(scores(8))
+    np.save(folder("last") / "seed_8.npy", p / p.sum(axis=1, keepdims=True))
+    assert "added as run 6" in pasted("import", "s", "last")
     np.save(folder("short") / "seed_7.npy", np.eye(3)[Y[:-1]])
     code, said = inside("import", "s", "short", "--probabilities")
     assert (code, "y_true is missing" in said) == (2, True), said

@@ -262,7 +262,8 @@ def submit_and_report(
         _say_nothing_to_submit(sweep, failed, steps=False)  # they follow with the status
     else:
         before = sweep.survey() if waits else before
-        _say_submitted(sweep, submission, before, failed=failed, watch=watch)
+        memory = options.get("memory")
+        _say_submitted(sweep, submission, before, failed=failed, watch=watch, memory=memory)
     if watch:
         follow(sweep)
 
@@ -274,13 +275,14 @@ def _say_submitted(
     *,
     failed: bool = False,
     watch: bool = False,
+    memory: str | None = None,
 ) -> None:
     """Report what was submitted, or why nothing was; `before` is the state of the runs before.
 
-    `watch`: whether it is watched anyway.
+    `watch`: whether it is watched anyway. `memory`: what tasks were to ask for.
     """
     if submission is None:
-        _say_nothing_to_submit(sweep, failed)
+        _say_nothing_to_submit(sweep, failed, memory=memory)
         return
     from manyseed.orchestrator.progress.problems import in_hand
 
@@ -299,7 +301,7 @@ def _say_submitted(
     more = f" {others:,} more are waiting or being trained." if others else ""
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.{more}")
     if others:
-        _say_shorter(sweep)
+        _say_earlier(sweep, memory)
     if not watch:
         say_next("Watch", "status", sweep.directory, "--watch")
 
@@ -314,7 +316,7 @@ def say_kept(sweep: Sweep, state: Survey, *, failed: bool = False) -> None:
     finished = state.counts["done"] + state.counts["copy"]
     if not finished and len(sweep.submissions()) < 2:
         return
-    say(f"{finished:,} of {state.counts['runs']:,} runs are kept.")
+    say(f"{finished:,} of {state.counts['runs']:,} runs are finished.")
     back = rows_set_back(sweep.paths)
     runs = state.with_state("missing").select("group", "row").iter_rows()
     again = sum(row in back.get(group, ()) for group, row in runs)
@@ -337,20 +339,24 @@ def say_gpu(submission: Submission) -> None:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
-def _say_shorter(sweep: Sweep) -> None:
-    """Say which tasks do not have the time that their profile gives by now."""
+def _say_earlier(sweep: Sweep, memory: str | None) -> None:
+    """Say which tasks lack the time or memory that their profile, or `memory`, gives by now."""
+    from manyseed.orchestrator.submissions.memory import other
     from manyseed.orchestrator.submissions.walltimes import shorter
 
-    if told := shorter(sweep.paths, sweep.submissions()):
+    listed = sweep.submissions()
+    for told in filter(None, (shorter(sweep.paths, listed), other(sweep.paths, listed, memory))):
         say(told)
 
 
-def _say_nothing_to_submit(sweep: Sweep, failed: bool, *, steps: bool = True) -> None:
+def _say_nothing_to_submit(
+    sweep: Sweep, failed: bool, *, steps: bool = True, memory: str | None = None
+) -> None:
     from manyseed.orchestrator.plans.plan import Plan
 
     if sweep.is_running:
         say("Nothing to submit: all missing runs are waiting or being trained.")
-        _say_shorter(sweep)
+        _say_earlier(sweep, memory)
         say_unreadable(sweep.submissions())
         say_next("Watch", "status", sweep.directory, "--watch")
         return
@@ -488,7 +494,7 @@ def run(
             )
             stop_here(sweep)
             now = sweep.survey().counts
-            say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are kept.")
+            say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are finished.")
             if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
                 say(f"The jobs on {places} continue, without this terminal.")
                 say_next("Stop them", "cancel", directory)

@@ -342,11 +342,17 @@ class Notes:
 
     def _codes(self, wanted: Callable[[str], object]) -> list[str]:
         """Tell which of one's own classifiers get labels as numbers, of those that are wanted."""
+        found: dict[tuple[str, int, bool], list[str]] = {}
+        for (classifier, dataset), (n, entry) in self._coded.items():
+            if wanted(entry):
+                key = (dataset, n, bool(_MEASURES.search(entry)))
+                found.setdefault(key, []).append(classifier)
         return [
-            f"{classifier} on {dataset}: labels ({counted(n, 'column')}) are codes 0, 1, 2, …, as "
-            'trees can use them; linear models, networks and distances need encode = "dense"'
-            for (classifier, dataset), (n, entry) in self._coded.items()
-            if wanted(entry)
+            f"{some(names, _SHOWN)} on {dataset}: "
+            f"labels ({counted(n, 'column')}) are codes 0, 1, 2, …, "
+            "as trees can use them; linear models, networks and distances need "
+            'encode = "dense"'
+            for (dataset, n, _), names in found.items()
         ]
 
     def _counted_rows(self) -> list[str]:

@@ -10,10 +10,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from manyseed.analysis.counts import counted
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import own_profile
-from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of, training
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    TaskState,
+    tasks_known,
+    tasks_of,
+    training,
+)
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
 
@@ -42,9 +48,15 @@ def asked(resources: Resources) -> float:
     options = {**resources.options, **{k: str(v) for k, v in resources.extra.items()}}
     per = {"mem": 1, "mem-per-cpu": resources.cores or 0, "mem-per-gpu": n_gpus(resources)}
     for key, times in per.items():
-        if found := _AMOUNT.fullmatch(options.get(key, "")):
-            return float(int(found[1]) * _UNITS[found[2].upper() or "M"] * times)
+        if n_bytes := _bytes(options.get(key, "")):
+            return n_bytes * times
     return 0.0
+
+
+def _bytes(amount: str) -> float:
+    """Return the bytes of an amount as options give it; 0 if it is none."""
+    found = _AMOUNT.fullmatch(amount)
+    return float(int(found[1]) * _UNITS[found[2].upper() or "M"]) if found else 0.0
 
 
 def enough(used: float) -> float:
@@ -338,6 +350,36 @@ def lacking(
             f"{n:,} {'run was' if n == 1 else 'runs were'} killed with their process, "
             f"probably for lack of memory{': ' * bool(more)}{more}"
         )
+
+
+def other(paths: SweepPaths, listed: Sequence[Submission], memory: str | None) -> str:
+    """Say which tasks that wait or train have other memory than they would now be given, if any.
+
+    `memory`: what was asked for; if None, tasks are told of that have less than their profile says.
+    """
+    found: dict[tuple[float, float], int] = {}
+    for submission, tasks in zip(listed, tasks_known(listed), strict=True):
+        alive = {task.number for task in tasks if task.is_alive}
+        profile = own_profile(submission.intent) if alive else None
+        if profile is None:
+            continue
+        for name in {array.resource for array in submission.intent.arrays}:
+            resources = {"cpu": profile.cpu, "gpu": profile.gpu}.get(name)
+            before = submission.intent.memory.get(name, 0.0)
+            now = _bytes(memory or "") or (asked(resources) if resources is not None else 0.0)
+            n = len(alive & tasks_in(submission, name))
+            if n and now and (before != now if _bytes(memory or "") else 0 < before < now):
+                found[before, now] = found.get((before, now), 0) + n
+    for (before, now), n in found.items():
+        have = "1 task keeps" if n == 1 else f"{n:,} tasks keep"
+        what = in_words(before) if before else "what the site gives"
+        words = ("--memory", memory) if _bytes(memory or "") else ()
+        return (
+            f"{have} the earlier memory, {what}; for {in_words(now)}: "
+            f"{command('cancel', paths.directory, '--now')}, then "
+            f"{training(paths, 'resume', *words)}"
+        )
+    return ""
 
 
 def ran_out(submission: Submission, tasks: Sequence[TaskState]) -> set[str]:

@@ -230,7 +230,7 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     before = sweep.status()["runs"]
     assert before["done"] > 0
     assert before["missing"] > 0, "the interruption came too late to mean anything"
-    assert f"{before['done'] + before['copy']} of 64 runs are kept." in output
+    assert f"{before['done'] + before['copy']} of 64 runs are finished." in output
     result = command(*arguments[1:])
     assert result.returncode == 0, result.stdout + result.stderr
     assert Sweep(directory).status()["runs"]["done"] == 64

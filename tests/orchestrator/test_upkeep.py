@@ -845,7 +845,9 @@ def test_resume_says_what_a_repair_left_to_train(
     assert back > 0
     code, said = inside("resume", copy.directory, "--cluster", "local")
     assert code == 0, said
-    assert f"{64 - back} of 64 runs are kept.\nThe others: {back} set back by a repair.\n" in said
+    assert (
+        f"{64 - back} of 64 runs are finished.\nThe others: {back} set back by a repair.\n" in said
+    )
     assert f"Submitted {back} runs to " in said
     copy.wait()
     assert copy.status()["runs"]["missing"] == 0

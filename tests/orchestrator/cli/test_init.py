@@ -1542,15 +1542,17 @@ def test_that_labels_are_numbers_to_a_linear_model_is_told(here: Path) -> None:
         "from sklearn.tree import DecisionTreeClassifier\n"
         "def logistic(): return LogisticRegression(solver='saga', max_iter=5)\n"
         "def tree(): return DecisionTreeClassifier()\n"
+        "def stump(): return DecisionTreeClassifier(max_depth=1)\n"
     )
     text, _ = written("measured.csv", "own:logistic")
-    named = text.replace('["logistic"]', '["logistic", "tree"]', 1)
-    (here / "sweep.toml").write_text(f'{named}\n[classifier.tree]\nestimator = "own:tree"\n')
+    named = text.replace('["logistic"]', '["logistic", "tree", "stump"]', 1)
+    tables = [f'[classifier.{name}]\nestimator = "own:{name}"\n' for name in ("tree", "stump")]
+    (here / "sweep.toml").write_text("\n".join([named, *tables]))
     change = plan_change(here / "sweep.toml", here / "out")
     told = "labels (1 column) are codes 0, 1, 2, …"
-    assert [note.partition(" ")[0] for note in change.expansion.notes if told in note] == [
+    assert [note.partition(" on ")[0] for note in change.expansion.notes if told in note] == [
         "logistic",
-        "tree",
+        "tree, stump",
     ]
     assert [note.partition(" ")[0] for note in change.expansion.unexpected if told in note] == [
         "logistic"

@@ -96,7 +96,7 @@ def test_show_of_other_runs_says_nothing_of_failures(sweep: Sweep) -> None:
 
 def test_resume_says_how_many_runs_are_kept(sweep: Sweep) -> None:
     printed = command("resume", sweep.directory, "--failed", "--cluster", "local").stdout
-    assert "12 of 24 runs are kept.\nThe others: 12 failed.\n" in printed
+    assert "12 of 24 runs are finished.\nThe others: 12 failed.\n" in printed
     sweep.wait()
     cell = sweep.survey().with_state("failed")["cell"][0]
     failed = sweep.show(f"{cell}:0:3")["failed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -112,7 +113,7 @@ def sweep(lab: Lab, tmp_path: Path) -> Sweep:
         (
             'time = 10\nmem = "9G"',
             "cpu*|up|infinite|infinite|1|4|4000|(null)\ncpu*|up|infinite|infinite|1|4|8000|(null)",
-            'cpu.mem = "9G": jobs would wait for ever: cpu gives 7.81G at most\n'
+            'cpu.mem = "9G": jobs would wait for ever: cpu gives 8000M at most\n'
             '  write mem = "8000M"',
         ),
         ('time = 10\nmem = "9G"', "cpu*|up|infinite|infinite|1|4|1|(null)", ""),
@@ -337,6 +338,30 @@ def test_a_walltime_that_was_too_short_for_one_fit_is_not_asked_for_again(
     assert told in " ".join(more.stdout.split())
     waits = " ".join(command("resume", sweep.directory).stdout.split())
     assert f"Nothing to submit: all missing runs are waiting or being trained. {told}" in waits
+
+
+def test_memory_that_tasks_in_the_queue_do_not_get_is_told(
+    lab: Lab, sweep: Sweep, tmp_path: Path
+) -> None:
+    lab.states = {f"1_{n}": "PENDING" for n in range(RUNS)}
+    file, again = tmp_path / "lab.toml", f"manyseed cancel {sweep.directory} --now, then "
+
+    def told(*words: str) -> str:
+        done = command("resume", sweep.directory, *words)
+        assert done.returncode == 0, done.output
+        return " ".join(done.stdout.split()).partition("being trained. ")[2]
+
+    resume = f"manyseed resume {sweep.directory}"
+    keep = f"{RUNS} tasks keep the earlier memory, "
+    least = f"{keep}1G; for 3600M: {again}{resume} --memory 3600M"
+    assert told("--memory", "3600M").startswith(least)
+    assert keep not in told() + told("--memory", "auto") + told("--memory", "1024M")
+    (listed,) = sweep.submissions()
+    replace(listed.intent, memory={}).write(listed.folder)
+    assert told("--memory", "3600M").startswith(least.replace("1G", "what the site gives"))
+    listed.intent.write(listed.folder)
+    write(file, file.read_text().replace("1G", "2G"))
+    assert told().startswith(f"{keep}1G; for 2G: {again}{resume}")
 
 
 def broke(sweep: Sweep, submission: int, task: int, reason: str) -> None:

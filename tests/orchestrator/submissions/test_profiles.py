@@ -338,7 +338,7 @@ def test_what_was_submitted_to_a_cluster_that_is_gone_goes_on_here(login: Path, 
     steps = [step["command"] for step in sweep.status()["next"]]
     assert (here in steps) is (name == "testcluster"), "a cluster that others may use is theirs"
     code, said = inside("resume", sweep.directory, "--cluster", "local")
-    assert (code, "2 of 32 runs are kept." in said) == (0, True), said
+    assert (code, "2 of 32 runs are finished." in said) == (0, True), said
     sweep.wait()
     profile_of("lab")
     assert needed(last_intent(sweep.paths)) is None

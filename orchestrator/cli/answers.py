@@ -42,6 +42,7 @@ from manyseed.orchestrator.cli.columns import (
     OF_EFFECTS,
     OF_PAIRS,
     TOGETHER,
+    as_typed,
     only,
     shared_asked,
     telling_apart,
@@ -555,11 +556,6 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     return one_core(sweep.readable, question.busy, "With more cores: --workers N.")
 
 
-_LISTS_ALL = re.compile(r"\blimit = (\d+) lists all")
-_IS_WHERE = re.compile(r'\bwhere = (?=")')
-"""How details and what answers rest on speak of options, as Python has them."""
-
-
 def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--json") -> None:
     """Print the answers to a question: in a table if there are several, in full if asked why.
 
@@ -578,11 +574,10 @@ def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--jso
         if why and one.evidence:
             say(one.evidence, indent=2)
         for line in one.details:
-            told = _LISTS_ALL.sub(r"--limit \1 lists all", line.lstrip())
+            told = as_typed(line.lstrip())
             say(told, indent=2 + len(line) - len(line.lstrip()))
         for line in filter(None, (one.rests_on, one.cannot_tell)):
-            told = _IS_WHERE.sub("--where ", line)
-            say(told, indent=2 if one.details else 0, style="dim")
+            say(as_typed(line), indent=2 if one.details else 0, style="dim")
     if found.left:
         say(f"… {found.left:,} more; see {see}")
     for note in found.cannot_tell:

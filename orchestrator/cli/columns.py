@@ -190,3 +190,12 @@ def told_of_pairs(found: Reply, columns: Sequence[str]) -> list[str]:
         is_shown = "difference" in columns
         told.append(f"Differences: {named}." if is_shown else f"Low, high: of {named}.")
     return told
+
+
+_LISTS_ALL = re.compile(r"\blimit = (\d+) lists all")
+_IS_WHERE = re.compile(r'\bwhere = (?=")')
+
+
+def as_typed(line: str) -> str:
+    """Return what details and what answers rest on say of options, as one types them."""
+    return _IS_WHERE.sub("--where ", _LISTS_ALL.sub(r"--limit \1 lists all", line))

@@ -24,9 +24,12 @@ PLAIN: Mapping[str, str] = {
         "How rows are counted, what intervals are over, and which metric to ask of classes of "
         "unlike size, with the area under the ROC curve."
     ),
-    r"^Accuracy, spread(,| and) points|^Mean accuracies, ranks, the spread between|"
+    r"^Accuracy, spread(,| and) points|^(mean accuracies|ranks|the spread between seeds|"
+    r"points that flip or are hard)$|^ Mean ranks are over all|^ The spread between seeds is not|"
+    r"^ Points are of the cells|of the runs with|runs, \{|"
     r"are enough, what matters, and which|^Of other runs$": (
-        "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
+        "Which runs headlines are of where a sweep has other runs, too: with noise, fewer rows, or "
+        "other sources that vary."
     ),
     r"^With (so few|crossed) runs$|^ \{\}, they are not compared": (
         "That spreads of classifiers with few or crossed runs are told beside each other, without "

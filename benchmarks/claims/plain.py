@@ -165,7 +165,8 @@ PLAIN: Mapping[str, str] = {
     r"no finished run that was analysed|their predictions have changed|is not computed for|"
     r"calibration \(cll|scores "
     r"that are not numbers|"
-    r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"
+    r"in several ways \(|unlike the others$|runs\? unlike the others|^code of your own|"
+    r"runs were made \{|repeats were made|whether these differ cannot|"
     r"of them share|says how a run was made|may also be too few: try epochs": (
         "Notes that count: runs analysed, runs made in several ways, what is not computed and why."
     ),

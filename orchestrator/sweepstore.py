@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from manyseed.orchestrator.errors import (
     ManyseedError,
     UserError,
     command,
+    meant,
+    similar,
     toml_value,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths
@@ -174,7 +176,15 @@ def _the_one(
     among = fitting or alike
     reason = "there are several: which?" if among else "there are no such runs"
     shown = some([*map(_call, among or pairs)], _SHOWN)
-    raise UserError(reason, key="dataset, classifier", remedy=f"name one: {shown}")
+    near = [] if among else [*_like(dataset, [d for d, _ in pairs])]
+    near += [] if among else [*_like(classifier, [c for _, c in pairs])]
+    remedy = f"{meant(near)} Name one: {shown}" if near else f"name one: {shown}"
+    raise UserError(reason, key="dataset, classifier", remedy=remedy)
+
+
+def _like(name: str | None, known: Sequence[str]) -> list[str]:
+    """Return the known names that a name is like, if it is none of them."""
+    return [] if name is None or name in known else similar(name, [*dict.fromkeys(known)])
 
 
 def _call(pair: tuple[str, str]) -> str:

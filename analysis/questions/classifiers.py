@@ -379,9 +379,9 @@ def _one_model_here(cells: pl.DataFrame) -> tuple[str, str]:
         here=(IS_ONE_MODEL | ~here).all() & here.any(), always=IS_ONE_MODEL.all()
     )
     names = found.filter(pl.col("here") & ~pl.col("always"))["classifier"].cast(pl.String).to_list()
-    listed = ", ".join(names)
+    listed, where = ", ".join(names), scope_in_words(cells, of_data=True)
     return f"{listed} 0" if names else "", (
-        f"Of {listed}, all runs on a test set are one model with {scope_in_words(cells)}, so their "
+        f"Of {listed}, all runs on a test set are one model with {where}, so their "
         "sd is 0 there; elsewhere they differ."
     )
 

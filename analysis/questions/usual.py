@@ -130,23 +130,30 @@ def usual_cells(rows: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     return pl.concat(kept), ", ".join(levels)
 
 
-def scope(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
+def scope(rows: pl.DataFrame, *, of_data: bool = False) -> dict[str, tuple[str, ...]]:
     """Return the levels that usual cells have of each axis in which they differ from other cells.
 
-    Empty if all cells are usual. `rows`: columns cell and those of `AXES`.
+    Of what varies, the level whose accuracies are told counts, if all classifiers have it. Empty if
+    all cells are usual. `rows`: columns cell and those of `AXES`. `of_data`: leave out what varies.
     """
     known = rows.select("cell", *AXES).unique("cell", maintain_order=True).sort("cell")
     found: dict[str, dict[str, None]] = {}
     for own in known.partition_by("dataset", maintain_order=True):
-        for axis, level in chosen(own).select(_DATA).row(0, named=True).items():
+        context = chosen(own)
+        for axis, level in context.select(_DATA).row(0, named=True).items():
             if own[axis].n_unique() > 1:
                 found.setdefault(axis, {})[str(level)] = None
+        usual = own.join(context, on=_DATA, how="semi", nulls_equal=True)
+        with_it = usual.join(context, on="vary", how="semi")["classifier"].n_unique()
+        is_shared = with_it == usual["classifier"].n_unique()
+        if not of_data and is_shared and usual["vary"].n_unique() > 1:
+            found.setdefault("vary", {})[str(context["vary"][0])] = None
     return {axis: (*levels,) for axis, levels in found.items()}
 
 
-def scope_in_words(rows: pl.DataFrame) -> str:
+def scope_in_words(rows: pl.DataFrame, *, of_data: bool = False) -> str:
     """Return `scope` in words, such as perturb labels none; empty if all cells are usual."""
-    return ", ".join(told(axis, *levels) for axis, levels in scope(rows).items())
+    return ", ".join(told(axis, *levels) for axis, levels in scope(rows, of_data=of_data).items())
 
 
 def other_level(rows: pl.DataFrame) -> str | None:
@@ -193,23 +200,51 @@ def answer(tables: Tables) -> Iterator[Answer]:
     if not (which := scope_in_words(tables.cells)):
         return
     usual, _ = usual_cells(tables.cells)
+    known = tables.cells.join(usual, on="cell", how="semi", maintain_order="left")
+    which_vary = scope(known).get("vary", ())
+    told_of = {
+        "Accuracy": "mean accuracies",
+        "ranks": "ranks",
+        "spread": "the spread between seeds",
+    }
+    told_of["points"], apart = "points that flip or are hard", ""
+    if which_vary:
+        usual = known.filter(pl.col("vary").cast(pl.String).is_in(which_vary)).select("cell")
+        del told_of["ranks"]
+        apart = " Mean ranks are over all that varies."
+        spread, _ = one_varied(*usual_models(tables.cells))
+        if not _have(spread, which_vary):
+            del told_of["spread"]
+            apart += " The spread between seeds is not of these alone."
+        if not _have(widest(known), which_vary):
+            del told_of["points"]
+            apart += " Points are of the cells in which most sources vary."
     runs = tables.runs.filter(~pl.col("identical"))
     own = runs.join(usual, on="cell", how="semi")
     counts = f"{own.height:,} of {runs.height:,}"
+    *first, last = (name for name in told_of if name != "ranks")
+    *these, ending = told_of.values()
+    which_of = f"{', '.join(these)}{',' * bool(these[1:])}{' and ' * bool(these)}{ending}"
     yield Answer(
         shortest(
             [
-                f"Accuracy, spread and points are of the runs with {which}: {counts}.",
-                f"Accuracy, spread, points: {counts} runs, {_scope_in_short(tables.cells)}.",
+                f"{' and '.join(filter(None, (', '.join(first), last)))} "
+                f"{'are' if first else 'is'} of the runs with {which}: {counts}.",
+                f"{', '.join((*first, last))}: {counts} runs, {_scope_in_short(tables.cells)}.",
             ],
             LINE,
         ),
-        evidence="Mean accuracies, ranks, the spread between seeds, and points that flip or are "
-        f"hard are of the runs with {which} alone: {counts}, without copies. How many seeds are "
-        "enough, what matters, and which runs are unlike others, is of all runs.",
+        evidence=f"{which_of[0].upper()}{which_of[1:]} are of the runs with {which} alone: "
+        f"{counts}, without copies.{apart} How many seeds are enough, what matters, and which runs "
+        "are unlike others, is of all runs.",
         figures=("classifiers",),
         about="usual",
     )
+
+
+def _have(cells: pl.DataFrame, levels: Collection[str]) -> bool:
+    """Return whether there are cells, all of which vary in one of these ways."""
+    return cells.height > 0 and {*cells["vary"].cast(pl.String)} <= {*levels}
 
 
 def usual_models(cells: pl.DataFrame) -> tuple[pl.DataFrame, str]:

@@ -24,9 +24,12 @@ PLAIN: Mapping[str, str] = {
         "How rows are counted, what intervals are over, and which metric to ask of classes of "
         "unlike size, with the area under the ROC curve."
     ),
-    r"^Accuracy, spread(,| and) points|^Mean accuracies, ranks, the spread between|"
+    r"^Accuracy, spread(,| and) points|^(mean accuracies|ranks|the spread between seeds|"
+    r"points that flip or are hard)$|^ Mean ranks are over all|^ The spread between seeds is not|"
+    r"^ Points are of the cells|of the runs with|runs, \{|"
     r"are enough, what matters, and which|^Of other runs$|^Of the runs with|of others: where": (
-        "Which runs headlines are of where a sweep has runs with noise or fewer rows, too."
+        "Which runs headlines are of where a sweep has other runs, too: with noise, fewer rows, or "
+        "other sources that vary."
     ),
     r"^With (so few|crossed) runs$|^ \{\}, they are not compared": (
         "That spreads of classifiers with few or crossed runs are told beside each other, without "
@@ -165,7 +168,8 @@ PLAIN: Mapping[str, str] = {
     r"no finished run that was analysed|their predictions have changed|is not computed for|"
     r"calibration \(cll|scores "
     r"that are not numbers|"
-    r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"
+    r"in several ways \(|unlike the others$|runs\? unlike the others|^code of your own|"
+    r"runs were made \{|repeats were made|whether these differ cannot|"
     r"of them share|says how a run was made|may also be too few: try epochs": (
         "Notes that count: runs analysed, runs made in several ways, what is not computed and why."
     ),

@@ -32,6 +32,7 @@ OPTIONS: Mapping[str, Option] = {
     SIZE: Option("Height and width of all images, or one number for both, in pixels.", object)
 }
 
+_NAMED = 9  # images that cannot be used, besides the first
 ENDINGS = (".png", ".jpg", ".jpeg")
 
 _FOREIGN = {"@eadir", "__macosx", "#recycle", "$recycle.bin", "lost+found"}
@@ -166,15 +167,18 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
     if len({part[1 if is_split else 0] for part in parts}) == 1:
         raise _single(path, parts)
     headers: list[tuple[int, int, int]] = []
-    wrong: list[NoImage] = []
+    wrong: dict[str, NoImage] = {}
     for name in names:
         try:
             headers.append(header(path / name, name))
         except NoImage as error:
-            wrong.append(error)
+            wrong[name] = error
     if wrong:
-        more = f" ({len(wrong):,} of {len(names):,} images cannot be used)"
-        raise refused(path, str(wrong[0]) + more * (len(wrong) > 1)) from wrong[0]
+        (_, first), *others = wrong.items()
+        named = ", ".join(name for name, _ in others[:_NAMED])
+        named += f" and {len(others) - _NAMED:,} more" * (len(others) > _NAMED)
+        more = f" ({len(wrong):,} of {len(names):,} images cannot be used; the others: {named})"
+        raise refused(path, str(first) + more * bool(others)) from first
     sizes = Counter((height, width) for height, width, _ in headers)
     if size is None and len(sizes) > 1:
         (common, _), *_ = sizes.most_common(1)

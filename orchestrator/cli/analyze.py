@@ -374,6 +374,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         not_computed,
         outdated,
         problems,
+        recipes_of,
         small_classes,
         undefined,
     )
@@ -386,7 +387,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         compared = runs.select(cs.by_name(*COMPARED, require_all=False)).collect()
     return {
         "infeasible": infeasible,
-        "mixed": mixed(compared),
+        "mixed": mixed(compared, recipes_of(sweep.readable)),
         "not_computed": not_computed(record),
         "outdated": outdated(record, results.get("ensembles")),
         "undefined": undefined(repeats),

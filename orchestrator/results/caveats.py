@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -23,12 +23,23 @@ from manyseed.orchestrator.survey import covered, survey
 
 if TYPE_CHECKING:
     from manyseed.jobs.datasets.info import DatasetInfo
+    from manyseed.orchestrator.provenance import Recipe
 
 LEVEL = 0.05  # probability of telling a difference between recipes, where there is none
 
 _LISTED = 3
 FEW_POINTS = 10
 """With fewer test points than this in a class, each moves the class's accuracy by over a tenth."""
+
+
+def recipes_of(paths: SweepPaths) -> Mapping[int, Recipe]:
+    """Return what is recorded of recipes; nothing if a file is damaged, which others report."""
+    from manyseed.orchestrator.provenance import read_recipes
+
+    try:
+        return read_recipes(paths.recipes)
+    except (ManyseedError, OSError):
+        return {}
 
 
 def amounts(record: Analysis) -> str | None:
@@ -98,10 +109,49 @@ COMPARED = ("recipe", "dataset", "classifier", "cell", "repeat_index", "accuracy
 """Columns of runs that `mixed` needs, if the version that analysed them wrote the first."""
 
 
-def mixed(runs: pl.DataFrame) -> list[str]:
+_KINDS = {
+    "own": "code of your own",
+    "code": "manyseed's code",
+    "python": "versions of Python",
+    "packages": "library versions",
+    "device": "kinds of processors",
+    "device_class": "kinds of processors",
+    "threads": "numbers of threads",
+    "precision": "precisions",
+    "tuned": "tuned hparams",
+    "form": "several at once",
+    "members": "several at once",
+}
+
+
+def _ways(runs: pl.DataFrame, recipes: Mapping[int, Recipe]) -> str:
+    """Say in what recipes of runs differ, and how many runs are unlike most.
+
+    `runs`: columns recipe and identical, of one dataset and classifier.
+    """
+    numbers = runs.filter(~pl.col("identical"))["recipe"].drop_nulls()
+    counts = numbers.value_counts().sort("count", "recipe", descending=[True, False])
+    known = [recipes[number] for number in counts["recipe"] if number in recipes]
+    found = dict[str, None]()
+    for one in known[1:]:
+        for name, (before, after) in known[0].changes(one).items():
+            if name == "own" and isinstance(before, Mapping) and isinstance(after, Mapping):
+                differ = sorted(key for key in before if before[key] != after.get(key))
+                which = ", ".join(dict.fromkeys(key.rpartition("@")[0] for key in differ))
+                found[f"{_KINDS[name]}: {which}" if which else _KINDS[name]] = None
+            elif name in _KINDS:
+                found[_KINDS[name]] = None
+    others = f"{counts['count'][1:].sum():,} of {counted(numbers.len(), 'run')} unlike the others"
+    if len(known) < counts.height or not found:
+        return ""
+    return f"{', '.join(found)}; {others}"
+
+
+def mixed(runs: pl.DataFrame, recipes: Mapping[int, Recipe] | None = None) -> list[str]:
     """Say of which classifiers runs were made in several ways, and whether these differ.
 
-    `runs` is the table of runs at one snapshot, with at least the columns `COMPARED`.
+    `runs` is the table of runs at one snapshot, with at least the columns `COMPARED`. `recipes`:
+    what is recorded of them, by number.
     """
     if "recipe" not in runs.columns:  # of an earlier version
         return []
@@ -110,10 +160,12 @@ def mixed(runs: pl.DataFrame) -> list[str]:
     sentences = []
     for row in recipes_compared(runs).iter_rows(named=True):
         where = f"{row['dataset']} × {row['classifier']}"
-        ways = (
-            "in several ways (code of your own, library versions, kinds of processors, precisions, "
-            "or several at once)"
+        own = runs.filter(*(pl.col(name) == row[name] for name in ("dataset", "classifier")))
+        which = _ways(own, recipes or {}) or (
+            "code of your own, library versions, kinds of processors, precisions, or several at "
+            "once"
         )
+        ways = f"in several ways ({which})"
         if row["shared"]:
             n, of = row["shared"], counted(row["sets"], "repeat")
             made = f"{where}: in {n:,} of {of}, runs were made {ways}"

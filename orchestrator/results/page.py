@@ -220,7 +220,7 @@ def report(
         (
             *filter(None, [amounts]),
             *caveats.problems(tables.repeats),
-            *caveats.mixed(last(tables.runs)),
+            *caveats.mixed(last(tables.runs), caveats.recipes_of(paths)),
             *(text for _, text in doubts(paths, last(tables.repeats))),
             *caveats.undefined(tables.repeats),
             *caveats.small_classes(tables.repeats),

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import manyseed
 from manyseed import Sweep, UserError
+from manyseed.orchestrator import sweepstore
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import nearest
 from manyseed.orchestrator.spoken import in_mapping, in_python
@@ -488,3 +490,11 @@ def test_words_are_classes_of_arrays_in_memory() -> None:
 def test_predictions_are_not_taken_for_the_truth() -> None:
     given = {"rf": {"y_pred": np.zeros((2, 4), dtype=int), "y_true": [0, 1, 0, 1]}}
     assert 'did you mean "labels"' in refusal(lambda: Sweep.from_predictions(given, "of"))
+
+
+def test_a_wrong_name_of_runs_is_told_beside_the_nearest() -> None:
+    pairs: Any = dict.fromkeys(
+        [("data", "mlp"), ("data", "xgb")], SimpleNamespace(dataset="data", classifier="")
+    )
+    with pytest.raises(UserError, match='no such runs\n  did you mean "mlp"\\? Name one: runs'):
+        sweepstore._the_one(pairs, "data", "mpl")

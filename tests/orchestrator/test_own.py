@@ -415,7 +415,8 @@ def test_changed_code_is_refused_by_python_before_the_plan_grows(
     assert not any("in several ways" in text for text in sweep.answers(why=True))
     Sweep.of("mymodel:Noisy", X, y, runs=3, other_recipe=True, **asked)
     assert sweep.status()["runs"]["done"] == 3
-    told = "data × Noisy: in 1 of 1 repeat, runs were made in several ways (code of your own,"
+    told = "data × Noisy: in 1 of 1 repeat, runs were made in several ways (code of your own: "
+    told += "mymodel:Noisy; 1 of 3 runs unlike the others)"
     assert sweep.answers(why=True)[0].startswith(told)
     code, said = inside("analyze", sweep.directory)
     assert (code, told in " ".join(said.split())) == (0, True), said

@@ -140,13 +140,13 @@ def _worked_out(paths: SweepPaths, record: Analysis, where: str | None = None) -
     of, tables = evidence(paths, where)
     mixed = [
         Answer(
-            f"{text.partition(': ')[0]}: runs were made in several ways"
+            f"{text.partition(': ')[0]}: runs were made in several ways{_in_what(text)}"
             f"{'; these differ beyond chance' * ('these differ beyond chance' in text)}.",
             evidence=text,
             figures=("provenance",),
             about="recipes",
         )
-        for text in caveats.mixed(tables.runs)
+        for text in caveats.mixed(tables.runs, caveats.recipes_of(paths))
     ]
     doubtful = [
         Answer(headline, evidence=text, figures=("classifiers", "summary"), about="accuracy")
@@ -160,6 +160,12 @@ def _worked_out(paths: SweepPaths, record: Analysis, where: str | None = None) -
         "repeats": short_repeats(of.tables),
         "rest": [_kept_of(one) for one in found],
     }
+
+
+def _in_what(text: str) -> str:
+    """Return what recipes differ in as a sentence on them says it, if that is known."""
+    told = re.search(r" \([^()]*; [\d,]+ of [\d,]+ runs? unlike the others\)(?=; )", text)
+    return told[0] if told else ""
 
 
 def doubts(paths: SweepPaths, repeats: pl.DataFrame) -> list[tuple[str, str]]:

@@ -389,5 +389,6 @@ def test_how_many_images_are_damaged_is_told(home: Path) -> None:
     made = folder(home / "pets")
     for name in [*made][:3]:
         (home / "pets" / name).write_bytes((home / "pets" / name).read_bytes()[:50])
-    with pytest.raises(Refused, match=r"damaged.*3 of 8 images cannot be used"):
+    told = r"damaged.*3 of 8 images cannot be used; the others: .*\.png, .*\.png\)"
+    with pytest.raises(Refused, match=told):
         resolve(f"file:{home / 'pets'}")

@@ -153,7 +153,7 @@ def test_other_numbers_at_once_are_another_recipe(tmp_path: Path) -> None:
     said = " ".join(said.split())
     assert code == 0
     assert "points × mlp: in 1 of 1 repeat, runs were made in several ways" in said
-    assert "or several at once" in said
+    assert "(several at once; " in said
     sweep.report()
     assert "runs were made in several ways" in sweep.paths.report.read_text()
 

@@ -468,42 +468,46 @@ def run(
         _say_submitted(sweep, submission, before)
         return
     search(sweep, where if profile is None else AUTO, workers)
-    before = sweep.survey()
-    submission = sweep.submit(
-        cluster=where, workers=workers, other_recipe=other_recipe, chain=False, tell=say
-    )
-    running = sweep.running()
-    if submission is not None:
-        say_gpu(submission)
-        say_kept(sweep, before)
-    for watched in [submission] if submission else running:
-        try:
-            last = show(watched)
-        except KeyboardInterrupt:
-            if watched.cluster != LOCAL:
-                say(
-                    "\nOnly the watching has ended: the submitted jobs continue on "
-                    f"{watched.cluster}, without this terminal."
-                )
-                say_next("Stop them", "cancel", directory)
-                say_next("Follow them, then analyse", *again)
-                raise typer.Exit(INTERRUPTED) from None
-            say(
-                "\nStopping after the fits in flight. "
-                "Press Ctrl-C again to end them, too; they will be trained again."
-            )
-            stop_here(sweep)
-            now = sweep.survey().counts
-            say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are finished.")
-            if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
-                say(f"The jobs on {places} continue, without this terminal.")
-                say_next("Stop them", "cancel", directory)
-            say_next("Continue with", *resumed)
-            raise typer.Exit(INTERRUPTED) from None
-        except SystemExit:  # SIGTERM, or a terminal that was closed
+    watched: list[Submission] = []
+    before, earlier = sweep.survey(), sweep.submissions()
+    try:
+        submission = sweep.submit(
+            cluster=where, workers=workers, other_recipe=other_recipe, chain=False, tell=say
+        )
+        watched = [submission] if submission else sweep.running()
+        if submission is not None:
+            say_gpu(submission)
+            say_kept(sweep, before)
+        for one in [*watched]:
+            last = show(one)
+            watched.remove(one)
+            raise_if_broken(sweep, last.reason, last.details)
+    except (KeyboardInterrupt, SystemExit) as end:  # also before it was watched
+        if not (watched := watched or [one for one in sweep.running() if one not in earlier]):
+            raise
+        if isinstance(end, SystemExit):  # SIGTERM, or a terminal that was closed
             ask_to_stop_here(sweep, resumed)
             raise
-        raise_if_broken(sweep, last.reason, last.details)
+        if watched[0].cluster != LOCAL:
+            say(
+                "\nOnly the watching has ended: the submitted jobs continue on "
+                f"{watched[0].cluster}, without this terminal."
+            )
+            say_next("Stop them", "cancel", directory)
+            say_next("Follow them, then analyse", *again)
+            raise typer.Exit(INTERRUPTED) from None
+        say(
+            "\nStopping after the fits in flight. "
+            "Press Ctrl-C again to end them, too; they will be trained again."
+        )
+        stop_here(sweep)
+        now = sweep.survey().counts
+        say(f"{now['done'] + now['copy']:,} of {now['runs']:,} runs are finished.")
+        if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
+            say(f"The jobs on {places} continue, without this terminal.")
+            say_next("Stop them", "cancel", directory)
+        say_next("Continue with", *resumed)
+        raise typer.Exit(INTERRUPTED) from None
     page = analyze_and_report(sweep, metric, None if profile is None else where)
     in_short(sweep)
     say_report(page)

@@ -9,7 +9,9 @@ import shlex
 import signal
 import subprocess
 import textwrap
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +22,7 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.tasks.intent import STOPPED, stop_request
+from tests.here import real_processes
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,
@@ -235,6 +238,33 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     assert result.returncode == 0, result.stdout + result.stderr
     assert Sweep(directory).status()["runs"]["done"] == 64
     assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
+
+
+@pytest.mark.parametrize("place", ["submitted", "watching"])
+def test_ctrl_c_before_the_watching_stops_what_was_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Nothing trains on in the background after a command that says it was interrupted."""
+    sweep_file, directory = write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep"
+    submits = Sweep.submit
+
+    @wraps(submits)  # options of commands are read from it
+    def interrupted(*given: Any, **options: Any) -> None:
+        if place == "submitted":
+            submits(*given, **options)
+        raise KeyboardInterrupt
+
+    if place == "submitted":
+        monkeypatch.setattr(Sweep, "submit", interrupted)
+    else:
+        monkeypatch.setattr("manyseed.orchestrator.cli.train.say_kept", interrupted)
+    with real_processes():
+        done = command("run", sweep_file, "--out", directory, "--workers", "2")
+    monkeypatch.undo()
+    assert done.returncode == 130, done.output
+    assert "Stopping after the fits in flight." in done.output
+    assert f"Continue with: manyseed resume {directory} --workers 2" in done.output
+    assert not Sweep(directory).is_running
 
 
 WAITS = """

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import some
+from manyseed.jobs.checks import similar
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import (
@@ -20,7 +21,6 @@ from manyseed.orchestrator.errors import (
     UserError,
     command,
     meant,
-    similar,
     toml_value,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths

@@ -174,11 +174,11 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
         except NoImage as error:
             wrong[name] = error
     if wrong:
-        (_, first), *others = wrong.items()
-        named = ", ".join(name for name, _ in others[:_NAMED])
-        named += f" and {len(others) - _NAMED:,} more" * (len(others) > _NAMED)
+        (_, first), *rest = wrong.items()
+        named = ", ".join(name for name, _ in rest[:_NAMED])
+        named += f" and {len(rest) - _NAMED:,} more" * (len(rest) > _NAMED)
         more = f" ({len(wrong):,} of {len(names):,} images cannot be used; the others: {named})"
-        raise refused(path, str(first) + more * bool(others)) from first
+        raise refused(path, str(first) + more * bool(rest)) from first
     sizes = Counter((height, width) for height, width, _ in headers)
     if size is None and len(sizes) > 1:
         (common, _), *_ = sizes.most_common(1)

@@ -364,6 +364,23 @@ def test_memory_that_tasks_in_the_queue_do_not_get_is_told(
     assert told().startswith(f"{keep}1G; for 2G: {again}{resume}")
 
 
+def test_where_no_node_has_more_memory_nothing_is_submitted(lab: Lab, sweep: Sweep) -> None:
+    (listed,) = sweep.submissions()
+    replace(listed.intent, memory={"cpu": 4000 * 2**20}).write(listed.folder)
+    lab.states, lab.forgotten = {}, "OUT_OF_MEMORY"
+    before = {*sweep.directory.rglob("*")}
+    done = command("resume", sweep.directory)
+    assert done.returncode == 2, done.output
+    assert "ran out of memory with 4000M, and no node of cpu has more than 4000M" in done.stderr
+    ends = listed.folder / "ends.json"  # how jobs ended, which is asked for once
+    assert {*sweep.directory.rglob("*")} - {ends} == before
+    proposed = f"manyseed resume {sweep.directory} --memory 4000M"
+    assert done.stderr.strip().endswith(f"then: {proposed}")
+    again = command(*proposed.split()[1:])
+    assert again.returncode == 0, again.output
+    assert len(lab.arrays) == 2
+
+
 def broke(sweep: Sweep, submission: int, task: int, reason: str) -> None:
     """Let a task end as one that could not go on."""
     folder = sweep.paths.submission(submission) / "lives" / f"{task:04d}-x"

@@ -924,7 +924,7 @@ def test_methods_describe_the_metrics_that_are_asked_for(sweep: Sweep) -> None:
     assert only.startswith("Accuracy: ")
     cited = ("@banerjee2025", "@banerjee2024")
     assert not any(word in only for word in ("consistency", "Churn", "α̂", *cited))
-    assert "Churn does" in evaluation("churn")
+    assert "Churn is the share" in evaluation("churn")
     assert "Accuracy: " not in evaluation("churn")
     assert ("α̂ compares" in evaluation("alpha_hat")) == ("α̂ compares" in everything)
     code, said = inside("methods", sweep.directory, "--metric", "accuracy,chrun")

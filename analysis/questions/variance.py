@@ -485,8 +485,7 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
         ends = (
             f"sd {fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)}, {_sure(shared.height)}"
         )
-        of_cell = tables.cells.filter(cell=row["cell"]).row(0, named=True)
-        where = whole_name(of_cell, tables.cells).rpartition(", ")[0]
+        where = whole_name(row, known).rpartition(", ")[0]
         parts.append(
             f"Of the variance between runs, {row['source']} by itself accounts for "
             f"{row['share']:.0%} in {where} (cell {row['cell']}; "

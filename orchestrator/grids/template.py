@@ -227,7 +227,7 @@ def _questions(data: FirstData) -> list[str]:
         elif column.name in ignored and not is_unread(column):
             why = LEFT_OUT.get(column.looks, UNREADABLE)
             of_rows = " of rows" if column.looks == "id" and column.rows[2] <= 1 else ""
-            shared = _shared(data, column)
+            shared = _shared(data, column) if column.looks == "id" else ""
             asked.append(f"{name}: left out, as it {why}{of_rows}{shared and f'; {shared}'}")
         elif column.looks in LEFT_OUT and column.kind != "ignored":
             asked.append(f"{name}: taken as a feature, but {LEFT_OUT[column.looks]}{_alone(data)}")

@@ -64,7 +64,7 @@ def test_the_help_shows_defaults_that_can_be_read() -> None:
 
 
 def test_unknown_runs_are_answered_with_the_nearest(quick: Sweep) -> None:
-    with pytest.raises(UserError, match='name one: runs\\("cancer", "lr-sgd"\\)'):
+    with pytest.raises(UserError, match='mean "lr-sgd"\\? Name one: runs\\("cancer'):
         quick.runs("cancer", "lr-sdg")
 
 

@@ -55,6 +55,13 @@ def load(sweep: Sweep) -> None:
         one.to_dataset().load()
 
 
+def says_how_to_repair(sweep: Sweep, error: BaseException) -> bool:
+    """Return whether an error does, as Python has it in its calls, or as outside of them."""
+    where = sweep.directory
+    ways = f'Sweep("{where}").verify(repair=True)', f"manyseed verify --repair {where}"
+    return any(f": run {way}, which says" in str(error) for way in ways)
+
+
 READERS: dict[str, Callable[[Sweep], object]] = {
     "analyze": lambda sweep: sweep.analyze(OPTIONS),
     "table": lambda sweep: sweep.export(sweep.directory / "a.parquet"),
@@ -77,7 +84,7 @@ def test_a_lost_file_is_an_error_wherever_it_is_read(copy: Sweep, name: str) -> 
             read(copy)
         assert f"{PATH}/" in str(caught.value), reader
         assert name in str(caught.value), reader
-        assert f"verify --repair {copy.directory}" in str(caught.value), reader
+        assert says_how_to_repair(copy, caught.value), reader
     assert not (copy.directory / "results").exists()
     assert not list(copy.directory.glob("*a.*"))
 
@@ -315,7 +322,7 @@ def test_test_sets_of_others_are_seen_and_made_again(
     for reader, read in READERS.items():
         with pytest.raises(DamagedShard, match=f"a/lr-sgd/{name}/c.0.0 holds another") as caught:
             read(sweep)
-        assert f"verify --repair {sweep.directory}" in str(caught.value), reader
+        assert says_how_to_repair(sweep, caught.value), reader
     assert not list(sweep.directory.glob("*a.*"))
     found = [one for one in sweep.verify()["findings"] if one["group"] == group.spec.path]
     told = f"test set 0 is not what was stored ({name})"

@@ -132,7 +132,6 @@ def test_a_single_training_process_needs_no_nursery(sweep: Sweep, start: Start) 
         ("import ctypes; ctypes.string_at(0)", False),
         ("os.kill(os.getpid(), 9)", True),
         ("os._exit(3)", False),
-        ("sys.exit(3)", False),
     ],
 )
 def test_a_fork_that_dies_in_a_fit_is_replaced(
@@ -142,6 +141,15 @@ def test_a_fork_that_dies_in_a_fit_is_replaced(
     assert task.communicate(timeout=120)[0] == "finished\n"
     assert sweep.status()["runs"]["done"] == 2
     assert (last(sweep).killed, last(sweep).set_aside) == (was_killed, 0)
+
+
+def test_a_fit_that_ends_its_fork_in_python_has_failed(sweep: Sweep, start: Start) -> None:
+    """The fork trains on, and the traceback is kept."""
+    task = start(DIES.replace("HOW", "sys.exit(3)"), FORKS)
+    assert task.communicate(timeout=120)[0] == "finished\n"
+    runs = sweep.status()["runs"]
+    assert (runs["done"], runs["failed"]) == (1, 1)
+    assert (last(sweep).killed, last(sweep).set_aside) == (False, 0)
 
 
 def test_a_nursery_that_is_killed_takes_its_forks_along_and_is_replaced(

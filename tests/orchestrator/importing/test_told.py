@@ -358,6 +358,24 @@ def test_runs_that_are_added_are_no_longer_told_to_be_lacking() -> None:
     assert "import warned" not in Path("s/sweep.toml").read_text()
 
 
+@pytest.mark.parametrize("runs", ["run 3,", "runs 3, , 3", "runs , ,"])
+def test_what_users_made_of_the_line_on_lacking_runs_keeps_no_file_out(runs: str) -> None:
+    """The file that was added was called damaged."""
+    y = folder("lab") / "y_true.npy"
+    np.save(y, Y)
+    for model, seeds in (("big", (0, 1, 2)), ("base", range(4))):
+        for seed in seeds:
+            np.save(folder(f"lab/{model}") / f"seed_{seed}.npy", scores(seed))
+    names = ("--name", "{classifier}/seed_{run}.npy", "--truth", str(y))
+    assert inside("import", "lab", "--out", "s", *names)[0] == 0
+    file = Path("s/sweep.toml")
+    file.write_text(file.read_text().replace("lacks run 3,", f"lacks {runs},"))
+    np.save(folder("late") / "seed_3.npy", scores(3))
+    code, said = inside("import", "s", "late", "--classifier", "big", "--truth", str(y))
+    assert code == 0, said
+    assert ("import warned" in file.read_text()) == ("3" not in runs)
+
+
 @pytest.mark.parametrize("form", ["files", "table", "one array"])
 def test_a_run_in_another_order_is_left_out_by_what_is_told(form: str) -> None:
     rng = np.random.default_rng(1)

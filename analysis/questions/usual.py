@@ -7,6 +7,7 @@ the axes, then the one with most training rows, then the first.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -321,7 +322,8 @@ def leveled(
     cells = cells.with_columns(pl.col(*axes).cast(pl.String))
     if kept is not None:
         cells = cells.filter(pl.col("cell").is_in([*kept]))
-    words = {"train_fraction": pl.format("train fraction {}", "train_fraction")}
+    in_words = partial(told, FRACTION)
+    words = {FRACTION: pl.col(FRACTION).map_elements(in_words, return_dtype=pl.String)}
     levels: list[pl.Expr] = [
         pl.when(
             pl.col(axis).n_unique().over("dataset", "classifier") > 1,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from manyseed.analysis.questions.usual import answer, scope
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.usual import answer, leveled, named, scope
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 
@@ -55,3 +56,14 @@ def test_one_choice_of_what_varies_for_each_classifier_is_no_scope():
     tables = varying(grid=False, without=(pl.col("classifier") == "a") == NOISY)
     assert scope(tables.cells) == {}
     assert [*answer(tables)] == []
+
+
+def test_cells_of_points_are_named_by_shares_and_by_rows():
+    """Numbers of rows were called train fraction 40.0."""
+    cells = pl.DataFrame(
+        {axis: ["none"] * 3 for axis in AXES}
+        | {"cell": [0, 1, 2], "n_cells": [1, 1, 1], "classifier": ["a", "a", "b"]}
+        | {"train_fraction": [40.0, 0.5, 40.0]}
+    )
+    said = [named(row) for row in leveled(cells.lazy()).iter_rows(named=True)]
+    assert said == ["a 40 rows", "a train fraction 0.5", "b"]

@@ -40,4 +40,10 @@ def told(axis: str, *levels: object) -> str:
     """Return levels with their axis, such as train fraction 0.5, or 40 rows, which need none."""
     said = " or ".join(level_told(axis, level) for level in levels)
     is_plain = axis == FRACTION and said.endswith(" rows")
-    return said if is_plain else f"{axis} {said}".replace("_", " ")
+    return said if is_plain else f"{axis.replace('_', ' ')} {said}"
+
+
+def condition(axis: str, level: object) -> str:
+    """Return the condition that selects the cells with a level, in SQL."""
+    quoted = str(level).replace("'", "''")
+    return f"{axis} = {level}" if isinstance(level, float) else f"{axis} = '{quoted}'"

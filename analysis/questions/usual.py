@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES, FRACTION, told
+from manyseed.analysis.axes import AXES, FRACTION, condition, told
 from manyseed.analysis.counts import fixed, some
 from manyseed.analysis.questions.drawn import varied
 from manyseed.analysis.questions.effects import REFERENCES, UNPERTURBED
@@ -162,8 +162,7 @@ def other_level(rows: pl.DataFrame) -> str | None:
     for axis, usual in scope(rows).items():
         levels = rows[axis].unique().sort()
         if others := [level for level in levels if str(level) not in usual]:
-            level = others[-1]
-            return f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
+            return condition(axis, others[-1])
     return None
 
 

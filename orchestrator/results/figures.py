@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis import Refused
-from manyseed.analysis.axes import AXES, FRACTION, level_told
+from manyseed.analysis.axes import AXES, FRACTION, condition, level_told
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FURTHER, OF_METRICS, FigureTables
@@ -462,10 +462,7 @@ def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
     if reason := why_not(kind, given):
         if found is None or found.name != "levels" or not (fixed := _fixed(given.tables.cells)):
             return reason
-        one = " AND ".join(
-            f"{axis} = {level if isinstance(level, float) else repr(str(level))}"
-            for axis, level in fixed.items()
-        )
+        one = " AND ".join(condition(axis, level) for axis, level in fixed.items())
         return f'{reason}: --where "{one}"'
     return "its values are undefined or all 0, or it compares more datasets or runs than there are"
 

@@ -9,7 +9,7 @@ from itertools import combinations, product
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, condition, told
 from manyseed.analysis.figures.labels import labelled
 from manyseed.analysis.questions.usual import models
 from manyseed.analysis.tables.rows import cells_once, last
@@ -136,6 +136,7 @@ def _called(cells: pl.DataFrame, word: str) -> pl.Series:
         (axis, level), *others = rest
         forms = (
             level,
+            told(axis, level),
             f"{axis.replace('_', ' ')} {level}",
             f"{axis} = {level}",
             f"{labelled(axis)} {level}",
@@ -251,13 +252,8 @@ def _unlike(cells: pl.DataFrame, by: str, values: Sequence[object]) -> Iterator[
         sides = [cells.filter(pl.col(by) == one) for one in both]
         with suppress(UserError):
             _matched(sides[0], sides[1], one_sweep=True)
-            a, b = (f"{by} = {_in_sql(one)}" for one in both)
+            a, b = (condition(by, one) for one in both)
             yield ("--a", a, "--b", b)
-
-
-def _in_sql(level: object) -> str:
-    quoted = str(level).replace("'", "''")
-    return str(level) if isinstance(level, float) else f"'{quoted}'"
 
 
 def model_axes(pairs: Sequence[Pair]) -> dict[tuple[int, int], tuple[str, ...]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from manyseed.analysis.axes import AXES, condition, told
-from manyseed.orchestrator.results.answers.sides import _called
+from manyseed.analysis.axes import condition, told
 
 
 @pytest.mark.parametrize(
@@ -28,12 +27,3 @@ def test_a_level_keeps_its_name_in_words(axis: str, levels: tuple[object, ...], 
 def test_a_condition_selects_the_cells_with_the_level(axis: str, level: object) -> None:
     cells = pl.DataFrame({axis: [level, level], "other": [1, 2]})
     assert cells.sql(f"SELECT * FROM self WHERE {condition(axis, level)}").height == cells.height
-
-
-@pytest.mark.parametrize("name", ["mlp, 20 rows", "mlp 20 rows", "mlp, train fraction 20.0"])
-def test_cells_are_called_by_numbers_of_rows_as_answers_call_them(name: str) -> None:
-    cells = pl.DataFrame(
-        {axis: ["none"] * 2 for axis in AXES}
-        | {"cell": [0, 1], "classifier": ["mlp"] * 2, "train_fraction": [20.0, 400.0]}
-    )
-    assert _called(cells, name).to_list() == [True, False]

@@ -864,3 +864,12 @@ def test_where_test_sets_limit_a_verdict_it_says_how_many_would_tell_it() -> Non
     assert reach[1] < mean < reach[0]
     surer = replace(found, result=of_sides(a[:2], b[:2], paired=False))
     assert "Test sets limit" not in " ".join(words(surer))  # two test sets estimate nothing
+
+
+@pytest.mark.parametrize("name", ["mlp, 20 rows", "mlp 20 rows", "mlp, train fraction 20.0"])
+def test_cells_are_called_by_numbers_of_rows_as_answers_call_them(name: str) -> None:
+    cells = pl.DataFrame(
+        {axis: ["none"] * 2 for axis in AXES}
+        | {"cell": [0, 1], "classifier": ["mlp"] * 2, "train_fraction": [20.0, 400.0]}
+    )
+    assert _called(cells, name).to_list() == [True, False]

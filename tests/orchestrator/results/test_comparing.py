@@ -40,6 +40,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     on_shared,
     words,
 )
+from manyseed.orchestrator.results.answers.sides import _called
 from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import inside, own_copy, train, write
 

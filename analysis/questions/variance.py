@@ -507,8 +507,9 @@ def _sources(evidence: Evidence) -> Iterator[Answer]:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
         parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} "
-            f"{of} (whose two intervals do not overlap), such as {row['dataset']} × "
-            f"{row['classifier']} (cell {row['cell']}): sd {fixed(row['variance'] ** 0.5)} "
+            f"{of} (whose two intervals do not overlap), such as "
+            f"{whole_name(row, known).rpartition(', ')[0]} (cell {row['cell']}): "
+            f"sd {fixed(row['variance'] ** 0.5)} "
             f"({fixed(row['low'] ** 0.5)} to {fixed(row['high'] ** 0.5)}, {_sure(cells)}; n = "
             f"{counted(row['n_repeats'], 'test set')}) against {fixed(row['variance_all'] ** 0.5)} "
             f"({fixed(row['low_all'] ** 0.5)} to {fixed(row['high_all'] ** 0.5)}) between runs"

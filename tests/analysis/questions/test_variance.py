@@ -493,6 +493,25 @@ def test_shares_of_variance_are_told_where_they_are_known():
     assert said(planted(np.random.default_rng(0), (0.1, 0.1), together=3, repeats=3)) == []
 
 
+def test_where_test_sets_vary_more_is_told_by_the_levels_of_the_cell():
+    """It was told by the number of a cell alone."""
+    apart = {"vary": "init+batch", "train_fraction": 0.5}
+    usual = {"vary": "init+batch", "train_fraction": 1.0}
+    rng = np.random.default_rng(0)
+    sets = rng.normal(size=(6, 1)) / 10
+    cells = [
+        (apart, 0.5 + sets + 0.001 * rng.normal(size=(6, 8))),
+        (usual, 0.9 + 0.01 * rng.normal(size=(6, 8))),
+    ]
+    made = tables(cells, n_test=1_000_000)
+    axes = made.cells if made.cells.width else made.repeats
+    rows = variance(made).join(
+        axes.select("cell", "dataset", "classifier", "train_fraction").unique(), on="cell"
+    )
+    (told,) = [one.text for one in answer(Evidence(made, rows, rows, Options()))]
+    assert "such as one × mlp, train fraction 0.5 (cell 0): sd 0.0" in told
+
+
 def test_a_source_that_is_chosen_among_many_cells_is_held_to_all_of_them():
     """By itself, one of 40 components tells a source that does nothing by itself from 0."""
     rng = np.random.default_rng(5)
